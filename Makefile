@@ -1,0 +1,39 @@
+# Every target works on a fresh clone that has only python3 (>= 3.11) and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: setup demo test check format bench bench-peers clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: setup   ## the main job, on data that comes with the package
+	$(BIN)/caliope demo
+
+test: setup   ## every test, the doctests and the README
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: setup   ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup   ## timings as ratios, measured in one run
+	$(BIN)/python -m benchmarks.estimators
+	$(BIN)/python -m benchmarks.ingest
+
+bench-peers:   ## the same data through SCOPE-RL, in an environment of its own
+	$(PYTHON) -m benchmarks.peers
+
+clean:
+	rm -rf $(VENV) .venv-peers bench-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

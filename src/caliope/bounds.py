@@ -1,0 +1,189 @@
+r"""Distribution-free bounds on the value: no large-sample argument, but three conditions.
+
+They need returns that are known beforehand to lie in an interval [a, b], independent trajectories, and exact
+behaviour probabilities, so that :math:`E[\rho] = 1` and :math:`E[\rho\,(G - a)] = V - a`. With an estimated
+behaviour policy the guarantee does not hold, and the result says so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from caliope.evidence import Evidence
+from caliope.ragged import Float
+from caliope.results import Finding, Interval
+from caliope.uncertainty import check_level
+
+_GRID = 200  # truncation levels tried on the part of the log that is set aside for choosing one
+
+
+def maurer_pontil(
+    e: Evidence, *, returns_in: tuple[float, float], max_weight: float, level: float = 0.95
+) -> Interval:
+    r"""Empirical Bernstein interval: for weights that cannot exceed a known bound.
+
+    With :math:`X = \rho\,(G - a) \in [0, M]`, :math:`M = \rho_{\max} (b - a)`, and each side at
+    :math:`\delta = (1 - \mathrm{level}) / 2`,
+
+    .. math:: V \ge a + \bar X - \sqrt{\frac{2 s^2 \ln(2 / \delta)}{n}} - \frac{7 M \ln(2 / \delta)}{3 (n - 1)}
+
+    and likewise above. ``max_weight`` must come from the two policies, not from the data.
+
+    References
+    ----------
+    Maurer & Pontil (2009), theorem 4.
+    """
+    low, high = _check(e, returns_in, level)
+    rho = e.rho[e.layout.last]
+    if rho.max() > max_weight:
+        raise ValueError(f"max_weight is {max_weight:g}, but a trajectory has weight {rho.max():.6g}.")
+    x, n = rho * (e.returns - low), len(e)
+    log_term = np.log(2 / ((1 - level) / 2))
+    arm = np.sqrt(2 * x.var(ddof=1) * log_term / n) + 7 * max_weight * (high - low) * log_term / (3 * (n - 1))
+    changed = any(note.code.startswith("W") for note in e.notes)
+    return Interval(
+        float(max(low, low + x.mean() - arm)),
+        float(min(high, low + x.mean() + arm)),
+        level,
+        "Maurer-Pontil",
+        _assumptions(e, changed=changed),
+    )
+
+
+def hcope(
+    e: Evidence,
+    *,
+    returns_in: tuple[float, float],
+    level: float = 0.95,
+    share: float = 0.05,
+    rng: int | np.random.Generator,
+) -> Interval:
+    r"""High-confidence lower bound by truncated weights; nothing is said above.
+
+    Truncating :math:`Y = \min(X, c)`, :math:`X = \rho\,(G - a) \ge 0`, can only lower the mean, so a lower
+    bound on :math:`E[Y]` is one on :math:`V - a`, however large the weights:
+
+    .. math:: V \ge a + \bar Y - \frac{7 c \ln(2 / \delta)}{3 (n - 1)} - \sqrt{\frac{2 \ln(2 / \delta)\, s_Y^2}{n}}
+
+    The level c is chosen on a random ``share`` of the log, and the bound computed on the rest.
+
+    References
+    ----------
+    Thomas, Theocharous & Ghavamzadeh (2015), high-confidence off-policy evaluation.
+    """
+    low, _ = _check(e, returns_in, level)
+    if not 0 < share < 1:
+        raise ValueError(f"share must lie between 0 and 1, got {share}.")
+    x = np.random.default_rng(rng).permutation(e.rho[e.layout.last] * (e.returns - low))
+    size = max(2, round(share * len(x)))
+    if len(x) - size < 2:
+        raise ValueError(f"the bound needs at least 4 trajectories, got {len(x)}.")
+    choose, rest = x[:size], x[size:]
+    bound = _truncated_bound(rest, _choose_truncation(choose, len(rest), level), len(rest), level)
+    return Interval(float(max(low, low + bound)), np.inf, level, "HCOPE lower bound", _assumptions(e))
+
+
+def _truncated_bound(x: Float, c: float, n: int, level: float) -> float:
+    """Lower bound that n values like x would give when truncated at c."""
+    y = np.minimum(x, c)
+    log_term = np.log(2 / (1 - level))
+    return float(y.mean() - 7 * c * log_term / (3 * (n - 1)) - np.sqrt(2 * log_term * y.var(ddof=1) / n))
+
+
+def _choose_truncation(x: Float, n: int, level: float) -> float:
+    positive = x[x > 0]
+    if not len(positive):
+        return 1.0
+    grid = np.geomspace(positive.min(), positive.max() * len(x), _GRID)
+    return float(grid[np.argmax([_truncated_bound(x, c, n, level) for c in grid])])
+
+
+def betting(
+    e: Evidence, *, returns_in: tuple[float, float], level: float = 0.95, rng: int | np.random.Generator
+) -> Interval:
+    r"""Interval by betting: tight, and in no need of a bound on the weights.
+
+    A gambler bets against "the mean of :math:`X = \rho\,(G - a) \ge 0` is m"; capital
+    :math:`\prod_t (1 + \lambda_t (X_t - m))` with :math:`0 \le \lambda_t < 1 / m` chosen from the past is a
+    martingale if m is the mean, and a value at which it once exceeds :math:`1 / \delta` is rejected. Above,
+    the same game is played on :math:`\rho\,(b - G)`, whose mean is b - V. Trajectories are taken in random
+    order.
+
+    References
+    ----------
+    Waudby-Smith & Ramdas (2024), JRSS B; Waudby-Smith et al. (2022), anytime-valid off-policy inference.
+    """
+    low, high = _check(e, returns_in, level)
+    order = np.random.default_rng(rng).permutation(len(e))
+    rho, returns = e.rho[e.layout.last][order], e.returns[order]
+    delta = (1 - level) / 2
+    below = low + _betting_lower(rho * (returns - low), high - low, delta)
+    above = high - _betting_lower(rho * (high - returns), high - low, delta)
+    return Interval(float(below), float(max(above, below)), level, "betting", _assumptions(e))
+
+
+def _betting_lower(x: Float, scale: float, delta: float) -> float:
+    """Lower confidence bound for the mean of independent x >= 0, at most ``scale``."""
+    bets = _bets(x, scale, delta)
+
+    def rejected(m: float) -> bool:
+        capital = np.log1p(np.minimum(bets, 0.5 / m) * (x - m)).cumsum()
+        return bool(capital.max() >= np.log(1 / delta))
+
+    # Capital falls in m at every t, so what is rejected is an interval that begins at 0.
+    rejected_up_to, open_above = 0.0, scale
+    if rejected(scale):
+        return scale
+    for _ in range(60):
+        m = (rejected_up_to + open_above) / 2
+        rejected_up_to, open_above = (m, open_above) if rejected(m) else (rejected_up_to, m)
+    return rejected_up_to
+
+
+def _bets(x: Float, scale: float, delta: float) -> Float:
+    """Predictable plug-in bets: each looks only at the values before it."""
+    n = len(x)
+    seen = np.arange(1, n + 1)
+    mean = (scale / 2 + np.cumsum(x)) / (seen + 1)
+    variance = (scale**2 / 4 + np.cumsum((x - mean) ** 2)) / (seen + 1)
+    before = np.concatenate([[scale**2 / 4], variance[:-1]])
+    return np.sqrt(2 * np.log(1 / delta) / (n * before))
+
+
+def _check(e: Evidence, returns_in: tuple[float, float], level: float) -> tuple[float, float]:
+    check_level(level)
+    low, high = returns_in
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise ValueError(f"returns_in must be two finite numbers, low < high, got {returns_in}.")
+    if e.counts is not None:
+        raise ValueError("a bound is for the log itself: this evidence carries counts.")
+    if len(e) < 2:
+        raise ValueError("a bound needs at least 2 trajectories.")
+    outside = np.flatnonzero((e.returns < low) | (e.returns > high))
+    if len(outside):
+        raise ValueError(
+            f"{len(outside)} returns lie outside returns_in = [{low:g}, {high:g}] "
+            f"(first: {e.returns[outside[0]]:.6g}, trajectory {outside[0]})."
+        )
+    return float(low), float(high)
+
+
+def _assumptions(e: Evidence, *, changed: bool = False) -> tuple[Finding, ...]:
+    findings = []
+    if not e.behaviour_known:
+        findings.append(
+            Finding(
+                "U101",
+                "issue",
+                "the behaviour probabilities were estimated: the guarantee of a distribution-free bound does not hold",
+            )
+        )
+    if changed or any(note.code == "W104" for note in e.notes):
+        findings.append(
+            Finding(
+                "U104",
+                "issue",
+                "the weights were transformed: the bound is for the transformed mean, not for the value",
+            )
+        )
+    return tuple(findings)

@@ -1,0 +1,248 @@
+"""From trajectories and two policies to evidence: the ratios, and where there is no support for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caliope.evidence import Evidence
+from caliope.policies import Policy, Relative, SupportError, action_probabilities, check_probabilities
+from caliope.ragged import Float
+from caliope.results import Finding
+from caliope.trajectories import Trajectories
+
+_ROWS = 1 << 18  # steps asked of a policy at once: 25 actions in float64 are 52 MB
+_UNSUPPORTED_ISSUE = 0.01  # over ten steps, one trajectory in ten would meet an action that has no support
+
+
+@runtime_checkable
+class ActionValues(Protocol):
+    r"""Fitted values under the evaluation policy: what a visit to a state, and an action there, is worth."""
+
+    def q(self, states: Float, actions: Any) -> Any:
+        r""":math:`\hat Q(s, a)` for each row, (N,)."""
+
+    def v(self, states: Float) -> Any:
+        r""":math:`\hat V(s)` for each row, (N,)."""
+
+
+Probabilities = Callable[[slice], Float]  # rows -> (m, A), or (m,) where only logged probabilities exist
+
+
+def gather(
+    data: Trajectories,
+    target: Policy | Relative | ArrayLike,
+    behaviour: Policy | ArrayLike,
+    *,
+    gamma: float = 1.0,
+    q: ActionValues | ArrayLike | None = None,
+    behaviour_known: bool | None = None,
+) -> Evidence:
+    r"""Compare what was done with what the new policy would have done, step by step.
+
+    .. math:: \lambda_t = \frac{\pi_e(a_t \mid s_t)}{\pi_b(a_t \mid s_t)}
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    target : Policy, or array of shape (N, A)
+        The evaluation policy; also :data:`~caliope.policies.practice` and what ``mix`` and ``tilt`` make of it.
+    behaviour : Policy, or array of shape (N, A) or (N,)
+        The policy that acted: fitted, as probabilities of all actions, or as the logged probabilities of the
+        actions taken.
+    gamma : float
+        Discount in [0, 1].
+    q : object with ``q(states, actions)`` and ``v(states)``, or array of shape (N, A), optional
+        Values under the target; of an array, :math:`\hat V = \sum_a \pi_e \hat Q` is taken here.
+    behaviour_known : bool, optional
+        Whether the behaviour probabilities are exact. By default only logged ones of shape (N,) are.
+
+    Raises
+    ------
+    SupportError
+        If the behaviour policy gives probability 0 to a logged action. The action was taken, so the model is
+        wrong: shrink it towards the marginal frequencies. It is never clipped here.
+
+    Examples
+    --------
+    >>> from caliope.policies import UniformPolicy
+    >>> data = Trajectories([[0.0], [0.0]], [0, 1], [1.0, 0.0], offsets=[0, 1, 2])
+    >>> gather(data, [[0.8, 0.2], [0.8, 0.2]], UniformPolicy(2)).rho
+    array([1.6, 0.4])
+    """
+    logged = not _is_policy(behaviour) and np.ndim(behaviour) == 1
+    acted = _logged(behaviour, data) if logged else _probabilities("behaviour", behaviour, data)
+    wanted = _target(target, data, acted, logged=logged)
+    values = _action_values(q, data)
+    log_ratio, unsupported = np.empty(data.n_steps), np.zeros(data.n_steps)
+    q_logged, v = (np.empty(data.n_steps), np.empty(data.n_steps)) if q is not None else (None, None)
+    missing = _Missing(data)
+    never = np.bincount(data.actions, minlength=data.n_actions) == 0
+    for rows in _chunks(data.n_steps):
+        b, actions = acted(rows), data.actions[rows]
+        b_logged = b if logged else b[np.arange(len(actions)), actions]
+        missing.look(rows, b_logged)
+        e_logged, e = wanted(rows, b, b_logged)
+        with np.errstate(divide="ignore"):
+            log_ratio[rows] = np.log(e_logged) - np.log(np.where(b_logged > 0, b_logged, 1.0))
+        if e is not None:
+            unsupported[rows] = (e * (never if logged else b == 0)).sum(axis=1)
+        if values is not None and q_logged is not None and v is not None:
+            q_logged[rows], v[rows] = values(rows, actions, e)
+    missing.complain()
+    known = logged if behaviour_known is None else behaviour_known
+    notes = _support_notes(unsupported)
+    return Evidence(
+        data.rewards, log_ratio, data.offsets, gamma, q=q_logged, v=v, behaviour_known=known, notes=notes
+    )
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    return (slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
+
+
+def _is_policy(given: object) -> bool:
+    return hasattr(given, "predict_proba")
+
+
+def _probabilities(name: str, given: Any, data: Trajectories) -> Probabilities:
+    if _is_policy(given):
+        return lambda rows: action_probabilities(given, data.states[rows], data.n_actions)
+    table = np.asarray(given)
+    if table.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{name} must be a policy with predict_proba and classes_, or an array of probabilities; "
+            f"got {type(given).__name__}."
+        )
+    if table.shape != (data.n_steps, data.n_actions):
+        raise ValueError(
+            f"{name} as an array must have shape ({data.n_steps}, {data.n_actions}), a probability for each step "
+            f"and action, got {table.shape}."
+        )
+    checked = check_probabilities(table, name)
+    return lambda rows: checked[rows]
+
+
+def _logged(given: Any, data: Trajectories) -> Probabilities:
+    column = np.asarray(given, dtype=np.float64)
+    if column.shape != (data.n_steps,):
+        raise ValueError(
+            f"logged probabilities must have shape ({data.n_steps},), one a step, got {column.shape}."
+        )
+    bad = np.flatnonzero(~((column >= 0) & (column <= 1)))
+    if len(bad):
+        raise ValueError(
+            f"logged probabilities must lie in [0, 1]; {len(bad)} do not (first: {column[bad[0]]} at step {bad[0]})."
+        )
+    if (column == 1).all() and len(np.unique(data.actions)) > 1:
+        raise SupportError(
+            "every logged probability is 1 although different actions were taken. That is a placeholder, or a "
+            "policy that never explored; neither supports a comparison. Fit a behaviour policy instead."
+        )
+    return lambda rows: column[rows]
+
+
+Wanted = Callable[[slice, Float, Float], tuple[Float, Float | None]]
+
+
+def _target(target: Any, data: Trajectories, acted: Probabilities, *, logged: bool) -> Wanted:
+    """Rows, behaviour there and at the logged action -> target at the logged action, and for all actions."""
+    if isinstance(target, Relative):
+        return _relative_to_logged(target, data) if logged else _relative(target, data)
+    table = _probabilities("target", target, data)
+
+    def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None]:
+        e = table(rows)
+        return e[np.arange(len(e)), data.actions[rows]], e
+
+    return wanted
+
+
+def _relative(target: Relative, data: Trajectories) -> Wanted:
+    def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None]:
+        e = target.given(data.states[rows], b)
+        return e[np.arange(len(e)), data.actions[rows]], e
+
+    return wanted
+
+
+def _relative_to_logged(target: Relative, data: Trajectories) -> Wanted:
+    if not hasattr(target, "share_of"):
+        raise TypeError(
+            "a tilt of practice needs the behaviour probabilities of all actions, (N, A); only those of the "
+            "logged actions, (N,), were given."
+        )
+
+    def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None]:
+        share, new = target.share_of(data.states[rows], data.actions[rows], data.n_actions)
+        return (1 - share) * b_logged + share * new, None
+
+    return wanted
+
+
+Values = Callable[[slice, Any, Float | None], tuple[Float, Float]]
+
+
+def _action_values(q: Any, data: Trajectories) -> Values | None:
+    if q is None:
+        return None
+    if isinstance(q, ActionValues):
+        return lambda rows, actions, e: (q.q(data.states[rows], actions), q.v(data.states[rows]))
+    table = np.asarray(q, dtype=np.float64)
+    if table.shape != (data.n_steps, data.n_actions):
+        raise ValueError(
+            f"q as an array must have shape ({data.n_steps}, {data.n_actions}), a value for each step and action, "
+            f"got {table.shape}; an object needs methods q(states, actions) and v(states)."
+        )
+
+    def values(rows: slice, actions: Any, e: Float | None) -> tuple[Float, Float]:
+        if e is None:
+            raise TypeError("q as an array needs the behaviour probabilities of all actions, (N, A), here.")
+        return table[rows][np.arange(len(actions)), actions], (e * table[rows]).sum(axis=1)
+
+    return values
+
+
+@dataclass
+class _Missing:
+    """Logged actions to which the behaviour policy gives probability 0."""
+
+    data: Trajectories
+    count: int = 0
+    first: int = -1
+
+    def look(self, rows: slice, b_logged: Float) -> None:
+        found = np.flatnonzero(b_logged <= 0)
+        if len(found) and self.first < 0:
+            self.first = rows.start + int(found[0])
+        self.count += len(found)
+
+    def complain(self) -> None:
+        if not self.count:
+            return
+        i = self.data.layout.owner[self.first]
+        raise SupportError(
+            f"behaviour gives probability 0 to {self.count} of {self.data.n_steps} logged actions (first: action "
+            f"{self.data.actions[self.first]} in trajectory {self.data.ids[i]}, step "
+            f"{self.first - self.data.offsets[i]}). They were taken, so the model is wrong there. Shrink it towards "
+            "the marginal frequencies, e.g. mix(behaviour, DummyClassifier(strategy='prior').fit(...), 0.05), with "
+            "the share chosen by cross-validated log-likelihood."
+        )
+
+
+def _support_notes(unsupported: Float) -> tuple[Finding, ...]:
+    mass = float(unsupported.mean())
+    steps = int((unsupported > 0).sum())
+    if not steps:
+        return ()
+    message = (
+        f"the target puts {mass:.2%} of its probability, in {steps} of {len(unsupported)} steps, on actions that "
+        "current practice never takes there; no weighting can tell what they would do"
+    )
+    level = "issue" if mass > _UNSUPPORTED_ISSUE else "caution"
+    return (Finding("S101", level, message, {"mass": mass, "steps": steps}),)

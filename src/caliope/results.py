@@ -1,0 +1,275 @@
+"""Results: frozen, printable, with their caveats attached. Nothing here computes an estimate."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Level = Literal["note", "caution", "issue"]
+Verdict = Literal["ok", "caution", "do not trust"]
+_VERDICTS: Mapping[Level, Verdict] = {"note": "ok", "caution": "caution", "issue": "do not trust"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something a reader of the number must know.
+
+    ``note`` tells how the number was made, ``caution`` weakens it, ``issue`` means that it should not be
+    believed. The code is stable, so that scripts can look for it.
+    """
+
+    code: str
+    level: Level
+    message: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.level}: {self.message}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        return {
+            "code": self.code,
+            "level": self.level,
+            "message": self.message,
+            "numbers": {k: _finite(x) for k, x in self.numbers.items()},
+        }
+
+
+def verdict(findings: Sequence[Finding]) -> Verdict:
+    """The worst that was found: ``ok``, ``caution`` or ``do not trust``."""
+    levels = {finding.level for finding in findings}
+    worst: Level = "issue" if "issue" in levels else "caution" if "caution" in levels else "note"
+    return _VERDICTS[worst]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """From where to where the value may lie, at what level, by which method, and what that method assumes."""
+
+    low: float
+    high: float
+    level: float
+    method: str = ""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def width(self) -> float:
+        """Distance between the two ends."""
+        return self.high - self.low
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        text = f"{_interval_text(self)} at {self.level:.0%}" + (f", {self.method}" if self.method else "")
+        return "\n".join([text, *(f"  {finding}" for finding in self.findings)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        return {
+            "low": _finite(self.low),
+            "high": _finite(self.high),
+            "level": self.level,
+            "method": self.method,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its interval, the trajectories it rests on, and its caveats."""
+
+    name: str  # the estimator's function name
+    label: str  # and what it is called in a table
+    value: float
+    interval: Interval
+    n: int
+    effective_n: float
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the findings, those of the interval included."""
+        return verdict(self.findings + self.interval.findings)
+
+    def __str__(self) -> str:
+        return str(Table((self,)))
+
+    def cells(self) -> dict[str, str]:
+        """What a printed table shows of this row."""
+        return {
+            "estimator": self.label,
+            "value": _number(self.value, self.interval),
+            f"{self.interval.level:.0%} interval": _interval_text(self.interval),
+            "n": str(self.n),
+            "effective n": f"{self.effective_n:.1f}",
+            "verdict": self.verdict,
+        }
+
+    def record(self) -> dict[str, Any]:
+        """What a data frame shows of this row."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "value": self.value,
+            "low": self.interval.low,
+            "high": self.interval.high,
+            "level": self.interval.level,
+            "n": self.n,
+            "effective_n": self.effective_n,
+            "verdict": self.verdict,
+            "findings": " ".join(sorted({f.code for f in self.findings + self.interval.findings})),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "value": _finite(self.value),
+            "interval": self.interval.to_dict(),
+            "n": self.n,
+            "effective_n": _finite(self.effective_n),
+            "verdict": self.verdict,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+
+class Row(Protocol):
+    """What a table asks of its rows."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
+    def cells(self) -> dict[str, str]: ...
+    def record(self) -> dict[str, Any]: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+@dataclass(frozen=True)
+class Table(Sequence[R], Generic[R]):
+    """Rows of results that print as a table, in a terminal and in a notebook.
+
+    ``table[0]`` or ``table["wis"]`` is a row, ``to_frame()`` a polars frame (``.to_pandas()`` from there),
+    ``to_json()`` text.
+    """
+
+    rows: tuple[R, ...]
+    title: str = ""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self.rows)
+
+    @overload
+    def __getitem__(self, which: int | str) -> R: ...
+    @overload
+    def __getitem__(self, which: slice) -> Table[R]: ...
+    def __getitem__(self, which: int | str | slice) -> R | Table[R]:
+        if isinstance(which, slice):
+            return Table(self.rows[which], self.title)
+        if isinstance(which, int):
+            return self.rows[which]
+        found = [row for row in self.rows if getattr(row, "name", None) == which]
+        if len(found) != 1:
+            names = [getattr(row, "name", "") for row in self.rows]
+            raise KeyError(f"{len(found)} rows are called {which!r}; the rows are {names}.")
+        return found[0]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything found, each once, the gravest first."""
+        seen = {(f.code, f.message): f for row in self.rows for f in _all_findings(row)}
+        return tuple(sorted(seen.values(), key=lambda f: ("issue", "caution", "note").index(f.level)))
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row a result, as a polars frame."""
+        import polars as pl
+
+        return pl.DataFrame([row.record() for row in self.rows])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        return {"title": self.title, "rows": [row.to_dict() for row in self.rows]}
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Write the table as JSON; what is not finite becomes null."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return "(no rows)"
+        header, body = self._cells()
+        columns = [_aligned(column) for column in zip(header, *body, strict=True)]
+        lines = ["  ".join(line) for line in zip(*columns, strict=True)]
+        notes = [f"{_MARK[f.level]} {f.code}  {f.message}{self._whose(f)}" for f in self.findings]
+        return "\n".join([*([self.title] if self.title else []), *(x.rstrip() for x in lines), *notes])
+
+    def _repr_html_(self) -> str:
+        if not self.rows:
+            return "<p>(no rows)</p>"
+        header, body = self._cells()
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in body
+        )
+        notes = "".join(
+            f"<li><b>{escape(f.code)}</b> {escape(f.level)}: {escape(f.message)}{escape(self._whose(f))}</li>"
+            for f in self.findings
+        )
+        caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
+        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        return table + (f"<ul>{notes}</ul>" if notes else "")
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        cells = [row.cells() for row in self.rows]
+        header = list(dict.fromkeys(name for row in cells for name in row))
+        return header, [[row.get(name, "") for name in header] for row in cells]
+
+    def _whose(self, finding: Finding) -> str:
+        names = [str(getattr(row, "name", "")) for row in self.rows if finding in _all_findings(row)]
+        return "" if len(names) == len(self.rows) else f" [{', '.join(names)}]"
+
+
+_MARK: Mapping[Level, str] = {"issue": "!!", "caution": " !", "note": "  "}
+
+
+def _all_findings(row: Row) -> tuple[Finding, ...]:
+    interval = getattr(row, "interval", None)
+    return row.findings + (interval.findings if interval is not None else ())
+
+
+def _aligned(column: Sequence[str]) -> list[str]:
+    """Pad header and cells to one width: numbers to the right, words to the left."""
+    width = max(len(cell) for cell in column)
+    numeric = all(re.fullmatch(r"-?\d.*|-?inf|nan|", cell) for cell in column[1:])
+    return [cell.rjust(width) if numeric else cell.ljust(width) for cell in column]
+
+
+def _finite(x: float) -> float | None:
+    return float(x) if math.isfinite(x) else None
+
+
+def _number(x: float, interval: Interval) -> str:
+    """Print as many digits as the interval deserves: two of its width."""
+    width = interval.width
+    if not math.isfinite(x) or not math.isfinite(width) or width <= 0:
+        return f"{x:.4g}"
+    return f"{x:.{min(10, max(0, 1 - math.floor(math.log10(width))))}f}"
+
+
+def _interval_text(interval: Interval) -> str:
+    return f"[{_number(interval.low, interval)}, {_number(interval.high, interval)}]"

@@ -1,0 +1,333 @@
+"""Logged trajectories: what was seen, what was done, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from caliope.ragged import Bool, Float, Int, Ragged, check_offsets, read_only
+
+_CHUNK = 1 << 22  # entries looked at together, so that checking a large table needs no second one
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectories:
+    """Logged decisions of n trajectories of unequal length, N steps in all.
+
+    Trajectory i owns the rows ``offsets[i]:offsets[i + 1]`` of every per-step array, in the order of time.
+    Everything is checked once, on entry; afterwards the arrays are read-only views (yours stay writeable,
+    and are not copied when their type already fits).
+
+    Parameters
+    ----------
+    states : array-like of shape (N, d)
+        What was known when the decision was taken. float32 stays float32.
+    actions : array-like of shape (N,)
+        What was done, whole numbers from 0.
+    rewards : array-like of shape (N,)
+        What followed the decision.
+    offsets : array-like of shape (n + 1,)
+        Where each trajectory begins; the last entry is N.
+    n_actions : int, optional
+        How many actions there are. By default one more than the largest one logged.
+    terminated : array-like of shape (n,), optional
+        False where the log was cut off before the episode ended (censored), so that a value function may
+        look past the last step. By default all ended.
+    columns : mapping from name to array-like of shape (N,), optional
+        Further per-step columns, such as a severity score; ``data["sofa"]`` reads one.
+    feature_names : sequence of str, optional
+        Names of the d state columns.
+    ids : array-like of shape (n,), optional
+        What the trajectories are called in your own files; used in messages.
+
+    Examples
+    --------
+    >>> data = Trajectories([[0.0], [1.0], [0.0]], [0, 1, 1], [0, 1, 5], offsets=[0, 2, 3])
+    >>> data
+    Trajectories(2 trajectories of 1 to 2 steps, 3 steps, 1 feature, 2 actions)
+    >>> data.returns(gamma=0.5)
+    array([0.5, 5. ])
+    """
+
+    states: Float  # (N, d)
+    actions: Int  # (N,)
+    rewards: Float  # (N,)
+    offsets: Int  # (n + 1,)
+    n_actions: int = field(kw_only=True, default=None)  # type: ignore[assignment]
+    terminated: Bool = field(kw_only=True, default=None)  # type: ignore[assignment]  # (n,)
+    columns: Mapping[str, NDArray[Any]] = field(kw_only=True, default=None)  # type: ignore[assignment]
+    feature_names: tuple[str, ...] = field(kw_only=True, default=None)  # type: ignore[assignment]
+    ids: NDArray[Any] = field(kw_only=True, default=None)  # type: ignore[assignment]  # (n,)
+
+    def __post_init__(self) -> None:
+        states = _as_states(self.states)
+        offsets = check_offsets(self.offsets, len(states))
+        n, n_steps = len(offsets) - 1, len(states)
+        ids = np.arange(n) if self.ids is None else np.asarray(self.ids)
+        _check_length("ids", ids, n, "trajectories")
+        names = _as_names(self.feature_names, states.shape[1])
+        actions = np.asarray(self.actions)
+        rewards = np.asarray(self.rewards)
+        _check_length("actions", actions, n_steps, "steps")
+        _check_length("rewards", rewards, n_steps, "steps")
+        where = _Locator(offsets, ids)
+        _check_finite("rewards", rewards, where)
+        _check_states(states, names, where)
+        actions, n_actions = _as_actions(actions, self.n_actions, where)
+        checked = {
+            "states": read_only(states),
+            "actions": read_only(actions),
+            "rewards": read_only(np.asarray(rewards, dtype=np.float64)),
+            "offsets": offsets,
+            "n_actions": n_actions,
+            "terminated": read_only(_as_terminated(self.terminated, n)),
+            "columns": _as_columns(self.columns, n_steps),
+            "feature_names": names,
+            "ids": read_only(ids),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        short, long = int(self.lengths.min()), int(self.lengths.max())
+        spread = f"{short}" if short == long else f"{short} to {long}"
+        return (
+            f"Trajectories({len(self)} trajectories of {spread} steps, {self.n_steps} steps, "
+            f"{self.states.shape[1]} feature{'s' * (self.states.shape[1] != 1)}, {self.n_actions} actions)"
+        )
+
+    @overload
+    def __getitem__(self, which: str) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, which: int | slice | Sequence[int] | Int | Bool) -> Trajectories: ...
+    def __getitem__(self, which: Any) -> Any:
+        """Trajectories by position, list, mask or slice; or one of the extra columns by name.
+
+        A slice of neighbours shares memory with the whole; a list or mask copies the rows it names.
+        """
+        if isinstance(which, str):
+            if which not in self.columns:
+                raise KeyError(f"no column {which!r}; there are {sorted(self.columns)}.")
+            return self.columns[which]
+        chosen = _as_positions(which, len(self))
+        if len(chosen) == 0:
+            raise ValueError("the selection is empty: it names no trajectory.")
+        if (np.diff(chosen) == 1).all():
+            rows: slice | Int = slice(self.offsets[chosen[0]], self.offsets[chosen[-1] + 1])
+        else:
+            rows = self.layout.rows_of(chosen)
+        return self._part(chosen, rows)
+
+    def _part(self, chosen: Int, rows: slice | Int) -> Trajectories:
+        # Nothing to validate: every row has been seen before.
+        part = object.__new__(Trajectories)
+        run = slice(chosen[0], chosen[-1] + 1) if isinstance(rows, slice) else chosen
+        values = {f.name: getattr(self, f.name) for f in fields(self)} | {
+            "states": read_only(self.states[rows]),
+            "actions": read_only(self.actions[rows]),
+            "rewards": read_only(self.rewards[rows]),
+            "offsets": read_only(np.concatenate([[0], np.cumsum(self.lengths[chosen])])),
+            "terminated": read_only(self.terminated[run]),
+            "columns": MappingProxyType({k: read_only(x[rows]) for k, x in self.columns.items()}),
+            "ids": read_only(self.ids[run]),
+        }
+        for name, value in values.items():
+            object.__setattr__(part, name, value)
+        return part
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        return state | {"columns": dict(self.columns)}  # a mappingproxy cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, columns=MappingProxyType(state["columns"]))
+
+    @cached_property
+    def layout(self) -> Ragged:
+        """How the steps lie in memory."""
+        return Ragged(self.offsets)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps N of all trajectories together."""
+        return int(self.offsets[-1])
+
+    @property
+    def lengths(self) -> Int:
+        """Number of steps of each trajectory, (n,)."""
+        return self.layout.lengths
+
+    def returns(self, gamma: float = 1.0) -> Float:
+        r"""Discounted return of each trajectory, :math:`G_i = \sum_t \gamma^t r_t`, (n,)."""
+        check_gamma(gamma)
+        return self.layout.sum_steps(self.rewards * (gamma ** np.arange(self.layout.horizon))[self.layout.time])
+
+    def split(self, share: float, *, rng: int | np.random.Generator) -> tuple[Trajectories, Trajectories]:
+        """Part the trajectories at random: a share of them, and the rest. No trajectory is in both.
+
+        Examples
+        --------
+        >>> data = Trajectories(np.zeros((6, 1)), [0, 1] * 3, np.ones(6), offsets=[0, 1, 3, 4, 6])
+        >>> [len(part) for part in data.split(0.5, rng=0)]
+        [2, 2]
+        """
+        if not 0 < share < 1:
+            raise ValueError(f"share must lie between 0 and 1, got {share}.")
+        size = round(share * len(self))
+        if size in (0, len(self)):
+            raise ValueError(f"a share of {share} of {len(self)} trajectories leaves one part empty.")
+        shuffled = np.random.default_rng(rng).permutation(len(self))
+        return self[np.sort(shuffled[:size])], self[np.sort(shuffled[size:])]
+
+    def folds(self, k: int, *, rng: int | np.random.Generator) -> list[tuple[Int, Int]]:
+        """Step indices (fit, held out) of k folds that never part a trajectory.
+
+        They serve as ``cv=`` for anything in scikit-learn: the rows of a patient are near copies of each
+        other, so folds over rows would let a model recognise the patient it is tested on.
+
+        Examples
+        --------
+        >>> data = Trajectories(np.zeros((6, 1)), [0, 1] * 3, np.ones(6), offsets=[0, 1, 3, 4, 6])
+        >>> sorted(np.concatenate([held_out for _, held_out in data.folds(4, rng=0)]).tolist())
+        [0, 1, 2, 3, 4, 5]
+        """
+        if not 2 <= k <= len(self):
+            raise ValueError(f"the number of folds must lie between 2 and the {len(self)} trajectories, got {k}.")
+        fold = np.random.default_rng(rng).permutation(np.arange(len(self)) % k)[self.layout.owner]
+        return [(np.flatnonzero(fold != j), np.flatnonzero(fold == j)) for j in range(k)]
+
+
+def check_gamma(gamma: float) -> None:
+    """Raise unless the discount lies in [0, 1]."""
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma must lie in [0, 1], got {gamma}.")
+
+
+@dataclass(frozen=True)
+class _Locator:
+    """Finds the trajectory that a row belongs to, for messages."""
+
+    offsets: Int
+    ids: NDArray[Any]
+
+    def __call__(self, row: int) -> str:
+        i = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        return f"trajectory {self.ids[i]}, step {row - self.offsets[i]}"
+
+
+def _check_length(name: str, x: NDArray[Any], expected: int, of: str) -> None:
+    if x.shape != (expected,):
+        raise ValueError(f"{name} must have shape ({expected},), one for each of the {of}, got {x.shape}.")
+
+
+def _check_finite(name: str, x: NDArray[Any], where: _Locator) -> None:
+    if x.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be numbers, got {x.dtype}.")
+    bad = np.flatnonzero(~np.isfinite(x))
+    if len(bad):
+        raise ValueError(
+            f"{name}: {len(bad)} of {len(x)} values are NaN or infinite "
+            f"(first: {x[bad[0]]} in {where(int(bad[0]))}). "
+            "Impute or drop them before loading; Caliope never guesses a missing value."
+        )
+
+
+def _check_states(states: Float, names: tuple[str, ...], where: _Locator) -> None:
+    rows = max(1, _CHUNK // states.shape[1])
+    if all(np.isfinite(states[start : start + rows]).all() for start in range(0, len(states), rows)):
+        return
+    for name, column in zip(names, states.T, strict=True):
+        _check_finite(f"state feature {name!r}", column, where)
+
+
+def _as_states(states: ArrayLike) -> Float:
+    given = np.asarray(states)
+    if given.ndim == 1:
+        given = given[:, None]
+    if given.ndim != 2 or given.shape[1] == 0:
+        raise ValueError(f"states must have shape (N, d) with d >= 1, got {given.shape}.")
+    if given.dtype.kind not in "fiub":
+        raise TypeError(f"states must be numbers, got {given.dtype}; encode other columns first.")
+    return given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+
+
+def _as_names(names: Iterable[str] | None, d: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"x{j}" for j in range(d))
+    found = tuple(names)
+    if len(found) != d or len(set(found)) != d:
+        raise ValueError(f"feature_names must be {d} different names, one for each state column, got {found}.")
+    return found
+
+
+def _as_actions(actions: NDArray[Any], n_actions: int | None, where: _Locator) -> tuple[Int, int]:
+    if actions.dtype.kind not in "fiub":
+        raise TypeError(
+            f"actions must be whole numbers from 0, got {actions.dtype}. Code them first, e.g. with numpy.unique."
+        )
+    if actions.dtype.kind == "f":
+        # NaN is caught here too: it is not equal to its own floor.
+        fractional = np.flatnonzero(actions != np.floor(actions))
+        _raise_for("actions must be whole numbers", fractional, actions, where)
+    low, high = actions.min(), actions.max()
+    _raise_for("actions must not be negative", np.flatnonzero(actions < 0), actions, where)
+    count = int(high) + 1 if n_actions is None else int(n_actions)
+    if low == 1 and high == count and n_actions is not None:
+        raise ValueError(
+            f"actions run from 1 to {int(high)}, but the {count} actions are numbered 0 to {count - 1}: subtract 1."
+        )
+    if low == 1 and n_actions is None:
+        raise ValueError(
+            f"no action 0 was logged: actions run from 1 to {int(high)}. If they are numbered from 1, subtract 1; "
+            f"if action 0 exists and was never taken, say so with n_actions={int(high) + 1}."
+        )
+    beyond = np.flatnonzero(actions >= count)
+    _raise_for(f"actions must lie below n_actions={count}", beyond, actions, where)
+    return actions.astype(np.int64, copy=False), count
+
+
+def _raise_for(rule: str, bad: Int, values: NDArray[Any], where: _Locator) -> None:
+    if len(bad):
+        row = int(bad[0])
+        raise ValueError(f"{rule}; {len(bad)} do not fit (first: {values[row]} in {where(row)}).")
+
+
+def _as_terminated(terminated: ArrayLike | None, n: int) -> Bool:
+    if terminated is None:
+        return np.ones(n, dtype=bool)
+    given = np.asarray(terminated)
+    _check_length("terminated", given, n, "trajectories")
+    if given.dtype != bool and not np.isin(given, (0, 1)).all():
+        raise ValueError("terminated must hold True or False for each trajectory.")
+    return given.astype(bool, copy=False)
+
+
+def _as_columns(columns: Mapping[str, ArrayLike] | None, n_steps: int) -> Mapping[str, NDArray[Any]]:
+    arrays = {name: np.asarray(column) for name, column in (columns or {}).items()}
+    for name, column in arrays.items():
+        _check_length(f"column {name!r}", column, n_steps, "steps")
+    return MappingProxyType({name: read_only(column) for name, column in arrays.items()})
+
+
+def _as_positions(which: Any, n: int) -> Int:
+    if isinstance(which, slice):
+        return np.arange(n)[which]
+    chosen = np.atleast_1d(np.asarray(which))
+    if chosen.dtype == bool:
+        if chosen.shape != (n,):
+            raise IndexError(f"a mask over trajectories must have shape ({n},), got {chosen.shape}.")
+        return np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (len(chosen) and not np.issubdtype(chosen.dtype, np.integer)):
+        raise IndexError("trajectories are chosen by whole numbers, a mask over trajectories, or a slice.")
+    if len(chosen) and (chosen.min() < -n or chosen.max() >= n):
+        raise IndexError(f"trajectory {int(chosen.max())} is out of range for {n} trajectories.")
+    return np.where(chosen < 0, chosen + n, chosen).astype(np.int64)
