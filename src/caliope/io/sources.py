@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +14,19 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from caliope.ragged import Float
-
-_BATCH_ROWS = 1 << 16  # rows in memory beside the result: large enough to be fast, small enough not to matter
+_BATCH_ROWS = 1 << 16  # in memory beside the result: enough to be fast, few enough not to matter
+_CSV_ROWS = 100_000  # that decide on the type of a CSV column
 
 Frame = nw.DataFrame[Any]
+Types = Mapping[str, tuple[nw.dtypes.DType, ...]]
 
 
 class Source(Protocol):
     """A table that can be read twice, in the same order."""
 
     @property
-    def columns(self) -> Mapping[str, tuple[nw.dtypes.DType, ...]]:
-        """Columns of the table, each with the types it has (files may differ)."""
+    def columns(self) -> Types:
+        """Columns that the whole table has, each with its type (or types: files may differ)."""
 
     def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
         """Return the key columns at once, and an iterator over batches of rows in the same order."""
@@ -37,7 +37,7 @@ class _InMemory:
     frame: Frame
 
     @property
-    def columns(self) -> Mapping[str, tuple[nw.dtypes.DType, ...]]:
+    def columns(self) -> Types:
         return {name: (dtype,) for name, dtype in self.frame.schema.items()}
 
     def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
@@ -46,76 +46,100 @@ class _InMemory:
         return self.frame.select(list(keys)), (chosen[start : start + _BATCH_ROWS] for start in starts)
 
 
-def _fingerprint(keys: pl.DataFrame, start: int) -> int:
-    """Number that changes with the keys and with their order; those of successive batches add up."""
-    position = np.arange(start, start + keys.height, dtype=np.uint64)
-    return int((keys.hash_rows().to_numpy() * (2 * position + 1)).sum(dtype=np.uint64))
-
-
 @contextmanager
 def _reading(label: str) -> Iterator[None]:
     try:
         yield
     except pl.exceptions.PolarsError as error:
-        raise ValueError(f"read_table could not read {label}: {error}") from error
+        what = str(error).split("\n", 1)[0]  # the rest names options that read_table does not have
+        raise ValueError(
+            f"read_table could not read {label}: {what}. Mend the file, or read it with options of your own, "
+            "e.g. by polars.scan_csv or polars.scan_parquet, and give read_table the frame."
+        ) from error
+
+
+def _fingerprint(keys: pl.DataFrame, start: int) -> int:
+    """Return a number that changes with the keys and with their order; those of successive batches add up."""
+    position = np.arange(start, start + keys.height, dtype=np.uint64)
+    return int((keys.hash_rows().to_numpy() * (2 * position + 1)).sum(dtype=np.uint64))
 
 
 @dataclass(frozen=True)
-class _Scans:
-    """Polars queries, one a file, whose rows follow each other."""
+class _Part:
+    """A polars query: one file, or a frame that the caller has not collected."""
 
-    parts: Mapping[str, pl.LazyFrame]  # by the name that messages use
+    label: str
+    query: pl.LazyFrame
+
+    def types(self) -> nw.Schema:
+        with _reading(self.label):
+            return nw.from_native(self.query).collect_schema()
+
+    def keys(self, names: Sequence[str]) -> pl.DataFrame:
+        with _reading(self.label):
+            return self.query.select(names).collect(engine="streaming")
+
+    def batches(self, columns: Sequence[str], seen: pl.DataFrame) -> Iterator[Frame]:
+        """Yield the rows; raise when their keys are not those seen before."""
+        start, found, expected = 0, 0, _fingerprint(seen, 0)
+        query = self.query.select(list(dict.fromkeys([*seen.columns, *columns])))
+        with _reading(self.label):
+            for batch in query.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
+                found += _fingerprint(batch.select(seen.columns), start)
+                start += batch.height
+                if start > seen.height:
+                    break
+                yield nw.from_native(batch, eager_only=True)
+        if start != seen.height or found % 2**64 != expected:
+            raise ValueError(
+                f"{self.label} gave other rows, or another order of rows, when it was read a second time. "
+                "End a lazy query with a sort, or collect() it first; let a file be written to its end."
+            )
+
+
+@dataclass(frozen=True)
+class _Scanned:
+    """Parts whose rows follow each other; each is opened when its turn comes."""
+
+    parts: tuple[_Part, ...]
 
     @property
-    def columns(self) -> Mapping[str, tuple[nw.dtypes.DType, ...]]:
-        schemas = []
-        for label, part in self.parts.items():
-            with _reading(label):
-                schemas.append(nw.from_native(part).collect_schema())
-        everywhere = [name for name in schemas[0] if all(name in schema for schema in schemas)]
-        return {name: tuple(dict.fromkeys(schema[name] for schema in schemas)) for name in everywhere}
+    def columns(self) -> Types:
+        types = [part.types() for part in self.parts]
+        everywhere = [name for name in types[0] if all(name in other for other in types)]
+        return {name: tuple(dict.fromkeys(other[name] for other in types)) for name in everywhere}
 
     def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
-        found = []
-        for label, part in self.parts.items():
-            with _reading(label):
-                found.append(part.select(keys).collect(engine="streaming"))
-        with _reading(", ".join(self.parts)):
-            together = pl.concat(found, how="vertical_relaxed")
-        sizes = {label: frame.height for label, frame in zip(self.parts, found, strict=True)}
-        prints = {label: _fingerprint(frame, 0) for label, frame in zip(self.parts, found, strict=True)}
-        return nw.from_native(together, eager_only=True), self._batches(keys, columns, sizes, prints)
-
-    def _batches(
-        self, keys: Sequence[str], columns: Sequence[str], sizes: Mapping[str, int], prints: Mapping[str, int]
-    ) -> Iterator[Frame]:
-        wanted = list(dict.fromkeys([*keys, *columns]))
-        for label, part in self.parts.items():
-            start = seen = 0
-            with _reading(label):
-                for batch in part.select(wanted).collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
-                    seen += _fingerprint(batch.select(keys), start)
-                    start += batch.height
-                    if start > sizes[label]:
-                        break
-                    yield nw.from_native(batch, eager_only=True)
-            if start != sizes[label] or seen % 2**64 != prints[label]:
-                raise ValueError(
-                    f"{label} gave other rows, or another order, when it was read a second time. If it is a lazy "
-                    "query, end it with a sort or collect() it first; if it is a file, wait until it is written."
-                )
+        seen = [part.keys(keys) for part in self.parts]
+        with _reading(", ".join(part.label for part in self.parts)):
+            together = pl.concat(seen, how="vertical_relaxed")
+        batches = (
+            batch
+            for part, known in zip(self.parts, seen, strict=True)
+            for batch in part.batches(columns, known)
+        )
+        return nw.from_native(together, eager_only=True), batches
 
 
-def _scan_parquet(path: Path) -> pl.LazyFrame:
+def _scan_parquet(path: Path, _: Collection[str]) -> pl.LazyFrame:
     return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
-def _scan_csv(path: Path) -> pl.LazyFrame:
-    # All rows decide on the type of a column: a column whole at first may be fractional in its last row.
-    return pl.scan_csv(path, glob=False, infer_schema_length=None, try_parse_dates=True)
+def _scan_csv(path: Path, floats: Collection[str]) -> pl.LazyFrame:
+    # A column that is whole for 100,000 rows may have a fraction in the next. Where the numbers become
+    # floats in the end they are read as floats at once; knowing the types also saves guessing on each pass.
+    with _reading(str(path)):
+        guessed = pl.scan_csv(
+            path, glob=False, infer_schema_length=_CSV_ROWS, try_parse_dates=True
+        ).collect_schema()
+    types = {
+        name: pl.Float64() if name in floats and dtype.is_integer() else dtype
+        for name, dtype in guessed.items()
+    }
+    return pl.scan_csv(path, glob=False, schema=types)
 
 
-_READERS: Mapping[str, Callable[[Path], pl.LazyFrame]] = {
+_READERS: Mapping[str, Callable[[Path, Collection[str]], pl.LazyFrame]] = {
     ".parquet": _scan_parquet,
     ".pq": _scan_parquet,
     ".csv": _scan_csv,
@@ -127,37 +151,40 @@ def _find(pattern: str | os.PathLike[str]) -> list[Path]:
     path = Path(pattern).expanduser()
     if path.is_dir():
         raise ValueError(f"{path} is a directory: name the files in it, e.g. '{path}/*.parquet'.")
-    if path.exists():  # before globbing: a file may have brackets in its name
+    if path.exists():  # asked before globbing: a file may have brackets in its name
         return [path]
-    found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 (absolute patterns)
+    found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207
     if not found:
         raise FileNotFoundError(f"no file matches {str(pattern)!r} (looked from {Path.cwd()}).")
     return found
 
 
-def _scan(paths: Iterable[Path]) -> _Scans:
-    readers = {}
-    for path in paths:
-        suffix = next((known for known in _READERS if path.name.lower().endswith(known)), None)
-        if suffix is None:
-            raise ValueError(f"{path}: unknown kind of file; read_table knows {', '.join(_READERS)}.")
-        readers[path] = _READERS[suffix]
-    if len(set(readers.values())) > 1:
+def _scan(paths: Sequence[Path], floats: Collection[str]) -> _Scanned:
+    suffixes = [next((s for s in _READERS if path.name.lower().endswith(s)), None) for path in paths]
+    if None in suffixes:
+        odd = paths[suffixes.index(None)]
+        raise ValueError(f"{odd}: unknown kind of file; read_table knows {', '.join(_READERS)}.")
+    readers = [_READERS[suffix] for suffix in suffixes if suffix]
+    if len(set(readers)) > 1:
+        other = next(path for path, reader in zip(paths, readers, strict=True) if reader is not readers[0])
         raise ValueError(
-            f"the {len(readers)} files are of different kinds (first: {next(iter(readers))}); "
+            f"the files are of different kinds (first: {paths[0]} and {other}); "
             "read_table takes Parquet or CSV, not both at once."
         )
-    return _Scans({str(path): reader(path) for path, reader in readers.items()})
+    return _Scanned(tuple(_Part(str(path), readers[0](path, floats)) for path in paths))
 
 
-def open_source(source: object) -> Source:
-    """Open a path, several paths, a glob, or a frame."""
+def open_source(source: object, *, floats: Collection[str]) -> Source:
+    """Open a path, several paths, a glob, or a frame.
+
+    The columns named in `floats` will be used as floating-point numbers.
+    """
     if isinstance(source, str | os.PathLike):
-        return _scan(_find(source))
+        return _scan(_find(source), floats)
     if isinstance(source, list | tuple) and source and all(isinstance(x, str | os.PathLike) for x in source):
-        return _scan(path for pattern in source for path in _find(pattern))
+        return _scan([path for pattern in source for path in _find(pattern)], floats)
     if isinstance(source, pl.LazyFrame):
-        return _Scans({"the LazyFrame": source})
+        return _Scanned((_Part("the LazyFrame", source),))
     try:
         return _InMemory(nw.from_native(source, eager_only=True))  # type: ignore[call-overload]
     except TypeError:
@@ -165,8 +192,3 @@ def open_source(source: object) -> Source:
             "read_table takes a path, a list of paths or a glob of Parquet or CSV files, a polars DataFrame or "
             f"LazyFrame, a pandas DataFrame or a pyarrow Table, got {type(source).__name__}."
         ) from None
-
-
-def as_float(column: nw.Series[Any], dtype: type[np.floating[Any]] = np.float64) -> Float:
-    """Numbers of a column, with NaN where the table has none."""
-    return column.cast(nw.Float32 if dtype is np.float32 else nw.Float64).to_numpy()

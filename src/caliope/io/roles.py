@@ -1,0 +1,151 @@
+"""Which column of a table plays which part, and whether it can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from narwhals.dtypes import DType
+
+from caliope.io.sources import Types
+
+_FEW = 30  # columns that a message can list without hiding what it says
+_FITS_FLOAT32 = (nw.Float32, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Boolean)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the columns, by the part they play."""
+
+    episode: str
+    action: str
+    reward: str
+    states: tuple[str, ...]
+    time: str | None
+    terminated: str | None
+    keep: tuple[str, ...]
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that say where a row belongs."""
+        return (self.episode,) if self.time is None else (self.episode, self.time)
+
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns other than states that become one number a row."""
+        found = (self.action, self.reward)
+        return found if self.terminated is None else (*found, self.terminated)
+
+    @cached_property
+    def contents(self) -> tuple[str, ...]:
+        """Everything that is read beside the keys, each column once."""
+        return tuple(dict.fromkeys((*self.states, *self.numbers, *self.keep)))
+
+
+def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names as a tuple; a lone string is one name, not its letters."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def check_roles(roles: Roles) -> None:
+    """Raise when one column plays two parts, or no column tells the states."""
+    single = {part: getattr(roles, part) for part in ("episode", "time", "action", "reward", "terminated")}
+    named = [name for name in single.values() if name is not None]
+    for name in named:
+        if named.count(name) > 1:
+            parts = " and ".join(part for part, other in single.items() if other == name)
+            raise ValueError(f"column {name!r} is given as {parts}; each needs a column of its own.")
+    if not roles.states:
+        raise ValueError("states is empty: name at least one column that was known before the decision.")
+    twice = sorted({name for name in roles.states if roles.states.count(name) > 1})
+    if twice:
+        raise ValueError(f"states names {', '.join(map(repr, twice))} more than once.")
+    leaks = [part for part, name in single.items() if part != "time" and name in roles.states]
+    if leaks:
+        raise ValueError(
+            f"states must hold only what was known before the decision, but it lists "
+            f"{', '.join(f'{single[part]!r} (the {part})' for part in leaks)}: that would give away the answer. "
+            "Take it out of states."
+        )
+
+
+def _nearest(name: str, available: Sequence[str]) -> str:
+    close = get_close_matches(str(name), available, n=3)
+    return f"{name!r}" + (f" (close: {', '.join(map(repr, close))})" if close else "")
+
+
+def check_present(roles: Roles, types: Types) -> None:
+    """Raise unless the table has every column that was named."""
+    missing = [name for name in dict.fromkeys((*roles.keys, *roles.contents)) if name not in types]
+    if missing:
+        available = [str(name) for name in types]
+        listed = ", ".join(map(repr, available)) if len(available) <= _FEW else f"{len(available)} columns"
+        raise ValueError(
+            f"the table (or one of its files) has no column {', '.join(_nearest(m, available) for m in missing)}; "
+            f"it has {listed}."
+        )
+
+
+def _is_number(dtype: DType) -> bool:
+    return dtype.is_numeric() or dtype == nw.Boolean
+
+
+def _is_time(dtype: DType) -> bool:
+    return dtype.is_numeric() or dtype in (nw.Date, nw.Datetime, nw.Duration)
+
+
+def _is_label(dtype: DType) -> bool:
+    return dtype.is_numeric() or dtype in (nw.String, nw.Categorical, nw.Enum, nw.Date, nw.Datetime)
+
+
+class _Need(NamedTuple):
+    part: str
+    fits: Callable[[DType], bool]
+    needed: str
+    remedy: str
+
+
+_CODE = "Code it as numbers. In a CSV file one word, such as NA, makes a whole column text."
+_NEEDS = (
+    _Need("states", _is_number, "states must be numbers", _CODE),
+    _Need("reward", _is_number, "the reward must be a number", _CODE),
+    _Need(
+        "action",
+        _is_number,
+        "actions must be whole numbers from 0",
+        "Code them first, e.g. by numpy.unique(..., return_inverse=True), and note which number is which.",
+    ),
+    _Need(
+        "terminated",
+        _is_number,
+        "terminated must be True or False (or 1 and 0)",
+        "Fill in missing values first; in pandas they turn a column of booleans into objects.",
+    ),
+    _Need("episode", _is_label, "episodes must be called by numbers or text", "Turn the ids into strings."),
+    _Need(
+        "time",
+        _is_time,
+        "time must be a number, a date or a datetime",
+        "Parse it first: as text, 10 precedes 9.",
+    ),
+)
+
+
+def check_types(roles: Roles, types: Types) -> None:
+    """Raise unless every column has a type that suits its part."""
+    for need in _NEEDS:
+        names = as_names(getattr(roles, need.part) or ())
+        odd = [f"{name!r} is {dtype}" for name in names for dtype in types[name] if not need.fits(dtype)]
+        if odd:
+            raise TypeError(f"{need.needed}, but column {', '.join(odd)}. {need.remedy}")
+
+
+def state_type(roles: Roles, types: Types) -> type[np.floating[Any]]:
+    """float32 when that holds every state exactly, otherwise float64."""
+    small = all(dtype in _FITS_FLOAT32 for name in roles.states for dtype in types[name])
+    return np.float32 if small else np.float64
