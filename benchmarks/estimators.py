@@ -1,0 +1,293 @@
+"""Our estimators beside plain NumPy on the same arrays.
+
+Run: python -m benchmarks.estimators
+
+Both sides run in turn on one BLAS thread, and each time is the least of several, because the machine is
+shared. The status is 1 if our values are not those of the reference; a missed budget is only printed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from caliope.estimators import dr, ois, step_is, step_wis, wdr, wis
+from caliope.evidence import Evidence
+from caliope.ragged import Float, Int
+from caliope.uncertainty import count_blocks, delta_method, evaluate, jackknife
+
+SIX = (ois, step_is, wis, step_wis, dr, wdr)
+N, HORIZON, LONGEST, DRAWS, GAMMA = 10_000, 15, 40, 500, 0.99
+REPETITIONS = 15
+SIZES, MORE_DRAWS = (2_500, 10_000, 40_000, 160_000), (125, 250, 500, 1000, 2000)
+LINEAR = 1.15  # slope up to which we say linear: small sizes fit into the cache and large ones do not
+
+
+# -- data ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Log:
+    """Columns as an ``Evidence`` takes them."""
+
+    rewards: Float
+    log_ratio: Float
+    q: Float
+    v: Float
+    offsets: Int
+
+    def evidence(self) -> Evidence:
+        """Validate the columns: every run of ours starts here, with nothing cached."""
+        return Evidence(self.rewards, self.log_ratio, self.offsets, GAMMA, q=self.q, v=self.v)
+
+
+def make_log(lengths: Int) -> Log:
+    rng, steps = np.random.default_rng(0), int(lengths.sum())
+    return Log(
+        rewards=rng.normal(1.0, 1.0, steps),
+        log_ratio=rng.normal(-0.02, 0.2, steps),
+        q=rng.normal(8.0, 1.0, steps),
+        v=rng.normal(8.0, 1.0, steps),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+    )
+
+
+def equal_lengths(n: int) -> Int:
+    return np.full(n, HORIZON)
+
+
+def unequal_lengths(n: int) -> Int:
+    """Many short and few long, with as many steps together as ``equal_lengths`` has."""
+    rng = np.random.default_rng(1)
+    lengths = np.minimum(rng.geometric(1 / 18, n), LONGEST)
+    while missing := n * HORIZON - int(lengths.sum()):
+        free = np.flatnonzero(lengths < LONGEST if missing > 0 else lengths > 1)
+        lengths[rng.choice(free, min(abs(missing), len(free)), replace=False)] += np.sign(missing)
+    return lengths
+
+
+# -- the reference ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Padded:
+    """The same as (n, T) arrays. After the end there are zeros, so that a trajectory keeps its last weight."""
+
+    rewards: Float
+    log_ratio: Float
+    q: Float
+    v: Float
+
+
+def pad(log: Log) -> Padded:
+    lengths = np.diff(log.offsets)
+    alive = np.arange(lengths.max()) < lengths[:, None]
+
+    def dense(column: Float) -> Float:
+        out = np.zeros(alive.shape)
+        out[alive] = column
+        return out
+
+    return Padded(dense(log.rewards), dense(log.log_ratio), dense(log.q), dense(log.v))
+
+
+def numpy_columns(x: Padded) -> tuple[Float, ...]:
+    discount = GAMMA ** np.arange(x.rewards.shape[1])
+    rho = np.exp(np.cumsum(x.log_ratio, axis=1))
+    before = np.hstack([np.ones((len(rho), 1)), rho[:, :-1]])
+    return (
+        discount,
+        rho,
+        rho[:, -1] * (x.rewards @ discount),
+        rho * x.rewards,
+        rho * (x.rewards - x.q),
+        before * x.v,
+    )
+
+
+def numpy_point(x: Padded) -> list[float]:
+    """Six estimates in the order of ``SIX``, everything that they share computed once."""
+    discount, rho, weighted_return, gain, residual, baseline = numpy_columns(x)
+    n, weight = len(rho), rho.sum(axis=0)
+    before = np.concatenate([[n], weight[:-1]])
+    return [
+        weighted_return.mean(),
+        (gain @ discount).mean(),
+        weighted_return.sum() / rho[:, -1].sum(),
+        (gain.sum(axis=0) / weight) @ discount,
+        ((residual + baseline) @ discount).mean(),
+        (residual.sum(axis=0) / weight + baseline.sum(axis=0) / before) @ discount,
+    ]
+
+
+def numpy_counts(n: int, draws: int) -> Float:
+    rng = np.random.default_rng(2)
+    return np.stack([np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(draws)]).astype(
+        np.float64
+    )
+
+
+def numpy_bootstrap(x: Padded, counts: Float) -> list[Float]:
+    """The same under each row of counts, every ratio normalised anew."""
+    discount, rho, weighted_return, gain, residual, baseline = numpy_columns(x)
+    n, weight = counts.sum(axis=1), counts @ rho
+    before = np.column_stack([n, weight[:, :-1]])
+    weighted_return, gain, residual, baseline = (
+        counts @ y for y in (weighted_return, gain, residual, baseline)
+    )
+    return [
+        weighted_return / n,
+        gain @ discount / n,
+        weighted_return / weight[:, -1],
+        (gain / weight) @ discount,
+        (residual + baseline) @ discount / n,
+        (residual / weight + baseline / before) @ discount,
+    ]
+
+
+# -- ours ---------------------------------------------------------------------------------------------------
+
+
+def our_point(log: Log) -> list[float]:
+    e = log.evidence()
+    return [estimator(e) for estimator in SIX]
+
+
+def our_bootstrap(log: Log, draws: int = DRAWS) -> list[Float]:
+    """What ``estimate`` does inside: one set of draws for all, a block of them at a time."""
+    e = log.evidence()
+    blocks = count_blocks(len(e), draws, rng=np.random.default_rng(2))
+    parts = [[evaluate(estimator, e, counts) for estimator in SIX] for counts in blocks]
+    return [np.concatenate(values) for values in zip(*parts, strict=True)]
+
+
+# -- measurement --------------------------------------------------------------------------------------------
+
+
+def race(*runs: Callable[[], object], repetitions: int = REPETITIONS) -> list[float]:
+    """Seconds of each run, the least of several repetitions taken in turn."""
+    best = [np.inf] * len(runs)
+    for _ in range(repetitions):
+        for i, run in enumerate(runs):
+            start = time.perf_counter()
+            run()
+            best[i] = min(best[i], time.perf_counter() - start)
+    return best
+
+
+def line(what: str, ratio: float, budget: float | None, note: str) -> None:
+    said = f"{budget:>7.2f}   {'met' if ratio <= budget else 'MISSED':6}" if budget else f"{'-':>7}   {'':6}"
+    print(f"{what:<58}{ratio:>7.2f}{said}   {note}")
+
+
+def head(what: str, ratio: str, note: str) -> None:
+    print(f"\n{what:<58}{ratio:>7}{'budget':>7}{'':12}{note}\n{'-' * 110}")
+
+
+def agreement(log: Log) -> float:
+    """Largest relative difference from the reference: point estimates, and draws under the same counts."""
+    x, counts = pad(log), numpy_counts(len(log.offsets) - 1, DRAWS)
+    e = log.evidence()
+    drawn = [evaluate(estimator, e, counts) for estimator in SIX]
+    pairs = [
+        *zip(our_point(log), numpy_point(x), strict=True),
+        *zip(drawn, numpy_bootstrap(x, counts), strict=True),
+    ]
+    return max(float(np.max(np.abs(ours / theirs - 1))) for ours, theirs in pairs)
+
+
+def compare(equal: Log, unequal: Log) -> None:
+    head(f"six estimators, {N} trajectories of {HORIZON} steps", "ratio", "ms")
+    x, padded = pad(equal), pad(unequal)
+
+    def row(what: str, budget: float | None, a: Callable[[], object], b: Callable[[], object]) -> None:
+        ours, theirs = race(a, b)
+        line(what, ours / theirs, budget, f"{ours * 1e3:.1f} : {theirs * 1e3:.1f}")
+
+    row("point estimates : NumPy", 1.5, lambda: our_point(equal), lambda: numpy_point(x))
+    row(
+        f"{DRAWS} bootstrap draws : NumPy",
+        2.0,
+        lambda: our_bootstrap(equal),
+        lambda: numpy_bootstrap(x, numpy_counts(N, DRAWS)),
+    )
+    row(
+        "point estimates, unequal : equal lengths", None, lambda: our_point(unequal), lambda: our_point(equal)
+    )
+    row(f"{DRAWS} draws, unequal : equal", None, lambda: our_bootstrap(unequal), lambda: our_bootstrap(equal))
+    row(
+        "point estimates, unequal : padded NumPy",
+        None,
+        lambda: our_point(unequal),
+        lambda: numpy_point(padded),
+    )
+    row(
+        f"{DRAWS} draws, unequal : padded NumPy",
+        None,
+        lambda: our_bootstrap(unequal),
+        lambda: numpy_bootstrap(padded, numpy_counts(N, DRAWS)),
+    )
+
+
+def growth() -> None:
+    head("growth of the time", "slope", "ms at each size")
+    logs = [make_log(equal_lengths(n)) for n in SIZES]
+
+    def row(what: str, sizes: tuple[int, ...], runs: list[Callable[[], object]]) -> None:
+        seconds = race(*runs, repetitions=3)
+        slope = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
+        line(what, float(slope), LINEAR, " ".join(f"{s * 1e3:.0f}" for s in seconds))
+
+    few, fixed = 64, make_log(equal_lengths(N))
+    over = f"{SIZES[0]} to {SIZES[-1]} trajectories"
+    row(f"six, {few} draws, {over}", SIZES, [lambda x=x: our_bootstrap(x, few) for x in logs])
+    row(
+        f"six, {N} trajectories, {MORE_DRAWS[0]} to {MORE_DRAWS[-1]} draws",
+        MORE_DRAWS,
+        [lambda b=b: our_bootstrap(fixed, b) for b in MORE_DRAWS],
+    )
+    for interval in (jackknife, delta_method):
+        for f in (wis, wdr):
+            row(
+                f"{interval.__name__} of {f.__name__}, {over}",
+                SIZES,
+                [lambda x=x, f=f, i=interval: i(f, x.evidence()) for x in logs],
+            )
+
+
+def memory() -> None:
+    n, few, many = 200_000, 50, 1000
+    log = make_log(equal_lengths(n))
+    peaks = []
+    for draws in (few, many):
+        tracemalloc.start()
+        our_bootstrap(log, draws)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    head(f"peak memory, six estimators, {n} trajectories", "ratio", "MB")
+    note = f"{peaks[1] / 1e6:.0f} : {peaks[0] / 1e6:.0f} (counts at once: {8 * n * many / 1e6:.0f})"
+    line(f"{many} draws : {few} draws", peaks[1] / peaks[0], 1.05, note)
+
+
+def main() -> int:
+    equal, unequal = make_log(equal_lengths(N)), make_log(unequal_lengths(N))
+    failed = False
+    for name, log in (("equal", equal), ("unequal", unequal)):
+        difference = agreement(log)
+        failed |= not difference <= 1e-9
+        print(f"largest relative difference from NumPy, {name} lengths: {difference:.1e} (allowed: 1e-9)")
+    compare(equal, unequal)
+    growth()
+    memory()
+    return int(failed)
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        sys.exit(main())
