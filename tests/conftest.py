@@ -19,7 +19,20 @@ settings.load_profile("caliope")
 
 ESTIMATORS = {
     name: getattr(cal, name)
-    for name in "monte_carlo ois step_is wis step_wis phis phwis step_phwis dm dr wdr phwdr".split()
+    for name in [
+        "monte_carlo",
+        "ois",
+        "step_is",
+        "wis",
+        "step_wis",
+        "phis",
+        "phwis",
+        "step_phwis",
+        "dm",
+        "dr",
+        "wdr",
+        "phwdr",
+    ]
 }
 SELF_NORMALISED = ["wis", "step_wis", "phwis", "step_phwis", "wdr", "phwdr"]
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import ESTIMATORS, SELF_NORMALISED, evidences, random_evidence
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import caliope as cal
 from caliope.evidence import OneByOne
+from conftest import ESTIMATORS, SELF_NORMALISED, evidences, random_evidence
 
 every = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 
@@ -221,7 +221,10 @@ def test_a_length_that_occurs_once_contributes_its_own_return():  # 11
 @given(e=evidences())
 def test_a_trajectory_of_weight_zero_dilutes_is_and_leaves_wis_alone(e):  # 11
     more = cal.Evidence(
-        np.append(e.rewards, 5.0), np.append(e.log_ratio, -np.inf), np.append(e.offsets, e.offsets[-1] + 1), e.gamma
+        np.append(e.rewards, 5.0),
+        np.append(e.log_ratio, -np.inf),
+        np.append(e.offsets, e.offsets[-1] + 1),
+        e.gamma,
     )
     close(cal.wis(more), cal.wis(e))
     close(cal.ois(more), cal.ois(e) * len(e) / (len(e) + 1))
@@ -259,7 +262,12 @@ def test_float32_input_is_computed_in_float64(estimator):  # 26
         v=e.v.astype(np.float32),
     )
     double = cal.Evidence(
-        single.rewards, single.log_ratio, e.offsets, e.gamma, q=single.q.astype(float), v=single.v.astype(float)
+        single.rewards,
+        single.log_ratio,
+        e.offsets,
+        e.gamma,
+        q=single.q.astype(float),
+        v=single.v.astype(float),
     )
     assert single.rewards.dtype == single.rho.dtype == np.float64
     assert estimator(single) == estimator(double)
@@ -280,7 +288,7 @@ def test_an_estimator_changes_nothing_it_is_given(estimator):
 
 
 def test_tabular_ris_of_a_bandit_is_the_direct_method():  # 10
-    # Estimating pi_b by its frequencies on the same data: sum_i pi_e(a_i)/pihat(a_i) r_i / n = sum_a pi_e(a) mean r | a.
+    # pi_b by its frequencies in the same data: sum_i pi_e(a_i) / pihat(a_i) r_i / n = sum_a pi_e(a) mean(r given a).
     rng = np.random.default_rng(0)
     actions, target = rng.integers(0, 3, size=60), np.array([0.2, 0.3, 0.5])
     rewards = rng.normal(size=60) + actions

@@ -7,11 +7,11 @@ numbers of the reference: V_e = 1.0962, V_b = 0.4872.
 
 import numpy as np
 import pytest
-from conftest import LENGTHY_B, LENGTHY_E, LENGTHY_GAMMA, evidence_of_all_paths
 from scipy.special import logsumexp
 
 import caliope as cal
 from caliope.domains.tabular import TabularMDP
+from conftest import LENGTHY_B, LENGTHY_E, LENGTHY_GAMMA, evidence_of_all_paths
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,9 @@ def test_doubly_robust_is_unbiased_for_any_values(seed, lengthy, exact_q, v_e): 
 
 
 @pytest.mark.parametrize("estimator", [cal.dr, cal.wdr])
-def test_with_exact_values_a_wrong_behaviour_policy_does_not_matter(estimator, lengthy, everything, v_e):  # 16
+def test_with_exact_values_a_wrong_behaviour_policy_does_not_matter(
+    estimator, lengthy, everything, v_e
+):  # 16
     believed = np.array([[0.2, 0.8], [0.9, 0.1], [0.5, 0.5]])
     # The log is still that of the true policy (its counts); the ratios are those of a wrong model of it.
     wrong = evidence_of_all_paths(lengthy, believed, LENGTHY_E, LENGTHY_GAMMA)
@@ -96,10 +98,14 @@ def _p_length(mdp, policy):
 def _mean_given_length(mdp, length):
     paths = [p for p in mdp.paths(LENGTHY_E) if len(p.actions) == length]
     total = sum(p.probability for p in paths)
-    return sum(p.probability * sum(LENGTHY_GAMMA**t * r for t, r in enumerate(p.rewards)) for p in paths) / total
+    return (
+        sum(p.probability * sum(LENGTHY_GAMMA**t * r for t, r in enumerate(p.rewards)) for p in paths) / total
+    )
 
 
-def test_with_evaluation_lengths_per_horizon_recovers_the_value_but_its_stepwise_form_does_not(everything, v_e):
+def test_with_evaluation_lengths_per_horizon_recovers_the_value_but_its_stepwise_form_does_not(
+    everything, v_e
+):
     # "A lower variance equivalent" it is not: given the length, later ratios have not mean one.
     whole = cal.per_horizon(cal.wis, length_weights="evaluation")(everything)
     stepwise = cal.per_horizon(cal.step_wis, length_weights="evaluation")(everything)
@@ -187,5 +193,8 @@ def test_the_bias_of_weighted_is_in_tiny_samples_is_exactly_enumerated(lengthy, 
 def test_log_weights_agree_with_logsumexp(everything):
     e = everything
     last = e.log_rho[e.layout.last]
-    expected = np.exp(logsumexp(last + np.log(e.counts), b=e.returns, return_sign=True)[0] - logsumexp(last + np.log(e.counts)))
+    expected = np.exp(
+        logsumexp(last + np.log(e.counts), b=e.returns, return_sign=True)[0]
+        - logsumexp(last + np.log(e.counts))
+    )
     assert cal.wis(e) == pytest.approx(expected, rel=1e-12)

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-import naive
 import numpy as np
 import pytest
-from conftest import ESTIMATORS, evidences, random_evidence
 from hypothesis import given
 from hypothesis import strategies as st
 
 import caliope as cal
+import naive
+from conftest import ESTIMATORS, evidences, random_evidence
 
 
 def assert_same(fast, slow):
@@ -90,7 +90,9 @@ def test_a_length_without_weight_is_left_out_and_the_rest_scaled_up():
 def test_per_horizon_of_a_users_own_estimator():
     def largest_return(e):
         """Largest return."""
-        return e.returns.max() if e.counts is None else np.where(e.counts > 0, e.returns, -np.inf).max(axis=-1)
+        return (
+            e.returns.max() if e.counts is None else np.where(e.counts > 0, e.returns, -np.inf).max(axis=-1)
+        )
 
     e = cal.Evidence([1, 2, 5, 5], np.zeros(4), [0, 1, 2, 4])
     lifted = cal.per_horizon(largest_return)

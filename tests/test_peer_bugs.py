@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import ESTIMATORS, SELF_NORMALISED, random_evidence
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -16,6 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 import caliope as cal
 from caliope.domains import ward
 from caliope.domains.tabular import TabularMDP
+from conftest import ESTIMATORS, SELF_NORMALISED, random_evidence
 
 
 @pytest.fixture
@@ -29,7 +29,9 @@ def one_or_ten():
 def small_log(seed=0, n=30, n_actions=3):
     rng = np.random.default_rng(seed)
     states, actions = rng.normal(size=(n * 3, 2)), rng.integers(n_actions, size=n * 3)
-    return cal.Trajectories(states, actions, rng.normal(size=n * 3), np.arange(n + 1) * 3, n_actions=n_actions)
+    return cal.Trajectories(
+        states, actions, rng.normal(size=n * 3), np.arange(n + 1) * 3, n_actions=n_actions
+    )
 
 
 def test_b1_the_target_probability_is_that_of_the_logged_action():

@@ -1,8 +1,8 @@
 """Calibrated off-policy evaluation when nobody wrote down the probabilities.
 
-    data = caliope.read_table("log.parquet", episode=..., action=..., reward=..., states=[...])
-    evidence = caliope.gather(data, target, behaviour)
-    print(caliope.estimate(evidence, rng=0))
+data = caliope.read_table("log.parquet", episode=..., action=..., reward=..., states=[...])
+evidence = caliope.gather(data, target, behaviour)
+print(caliope.estimate(evidence, rng=0))
 """
 
 from importlib import import_module

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from caliope.evidence import Evidence
+from caliope.evidence import Evidence, refuse_counts
 from caliope.ragged import Float
 from caliope.results import Finding, Interval
 from caliope.uncertainty import check_level
@@ -155,8 +155,7 @@ def _check(e: Evidence, returns_in: tuple[float, float], level: float) -> tuple[
     low, high = returns_in
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise ValueError(f"returns_in must be two finite numbers, low < high, got {returns_in}.")
-    if e.counts is not None:
-        raise ValueError("a bound is for the log itself: this evidence carries counts.")
+    refuse_counts(e)
     if len(e) < 2:
         raise ValueError("a bound needs at least 2 trajectories.")
     outside = np.flatnonzero((e.returns < low) | (e.returns > high))

@@ -45,7 +45,9 @@ def demo(draws: int, seed: int) -> None:
         click.echo(question)
         click.echo(str(cal.estimate(evidence, *panel, n_draws=draws, rng=seed)))
         truth, now = ward.WARD.value(policy), ward.WARD.value(ward.PRACTICE)
-        click.echo(f"   The ward is simulated, so the truth is known: {truth:.3f}, current practice {now:.3f}.\n")
+        click.echo(
+            f"   The ward is simulated, so the truth is known: {truth:.3f}, current practice {now:.3f}.\n"
+        )
 
 
 if __name__ == "__main__":

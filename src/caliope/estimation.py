@@ -6,14 +6,15 @@ import numpy as np
 
 from caliope.diagnostics import examine, implied_weights, undefined
 from caliope.estimators import Estimator, dm, label, monte_carlo, phwdr, phwis, wdr, wis
-from caliope.evidence import Evidence
-from caliope.results import Estimate, Table
+from caliope.evidence import Evidence, refuse_counts
+from caliope.results import Estimate, Interval, Table
 from caliope.uncertainty import (
     Scheme,
     check_level,
     count_blocks,
     evaluate,
     percentile_interval,
+    scheme_name,
     with_replacement,
 )
 
@@ -39,20 +40,20 @@ def estimate(
     0.625
     """
     check_level(level)
+    refuse_counts(evidence)
     if not estimators:
         estimators = (monte_carlo, wis, phwis)
         estimators += (dm, wdr, phwdr) if evidence.q is not None else ()
-    # Neighbours in memory by length: the same numbers from one matrix product a length.
     drawn = [
         [evaluate(estimator, evidence, counts) for estimator in estimators]
         for counts in count_blocks(len(evidence), n_draws, scheme=scheme, rng=np.random.default_rng(rng))
     ]
     values = [np.concatenate(parts) for parts in zip(*drawn, strict=True)]
-    rows = [_row(f, evidence, x, level) for f, x in zip(estimators, values, strict=True)]
-    return Table(tuple(rows))
+    intervals = [percentile_interval(x, level=level, method=scheme_name(scheme)) for x in values]
+    return Table(tuple(_row(f, evidence, x) for f, x in zip(estimators, intervals, strict=True)))
 
 
-def _row(estimator: Estimator, e: Evidence, values: np.ndarray, level: float) -> Estimate:
+def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:
     value = float(estimator(e))
     nothing = undefined(value)
     weights = implied_weights(estimator, e)
@@ -61,7 +62,7 @@ def _row(estimator: Estimator, e: Evidence, values: np.ndarray, level: float) ->
         name=estimator.__name__,
         label=label(estimator),
         value=value,
-        interval=percentile_interval(values, level=level),
+        interval=interval,
         n=len(e),
         effective_n=1 / square if square else 0.0,
         findings=((nothing,) if nothing else ()) + examine(estimator, e),

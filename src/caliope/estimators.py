@@ -158,7 +158,9 @@ def wdr(e: Evidence) -> Any:
 
 def _values(e: Evidence) -> tuple[Any, Any]:
     if e.q is None or e.v is None:
-        raise ValueError("this estimator needs action values: give gather(..., q=...) or Evidence(..., q=, v=).")
+        raise ValueError(
+            "this estimator needs action values: give gather(..., q=...) or Evidence(..., q=, v=)."
+        )
     return e.q, e.v
 
 

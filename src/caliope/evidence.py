@@ -96,7 +96,9 @@ class Evidence:
             set_field(self, "v", _as_column("v", self.v, len(rewards)))
 
     def __repr__(self) -> str:
-        draws = self.counts.shape[0] if isinstance(self.counts, np.ndarray) and self.counts.ndim == 2 else None
+        draws = (
+            self.counts.shape[0] if isinstance(self.counts, np.ndarray) and self.counts.ndim == 2 else None
+        )
         parts = [f"{len(self)} trajectories", f"{len(self.rewards)} steps", f"gamma={self.gamma:g}"]
         parts += [f"{draws} rows of counts"] if draws else []
         parts += ["with q and v"] if self.q is not None else []
@@ -228,7 +230,7 @@ class Evidence:
         if isinstance(self.counts, OneByOne):
             whole = self.with_counts(self.counts.base).total_by_time(x)
             return whole + self.counts.step[:, None] * self.layout.dense(x, self.counts.which)
-        out = np.zeros(self._leading() + (self.layout.horizon,))
+        out = np.zeros((*self._leading(), self.layout.horizon))
         for group, block in self.layout.blocks(x):
             out[..., : group.length] += self._sum(group.members, block)
         return out
@@ -280,6 +282,14 @@ class Evidence:
         return block.sum(axis=0) if counts is None else counts[..., members] @ block
 
 
+def refuse_counts(e: Evidence) -> None:
+    """Raise for evidence that is a resample already: what follows is for the log itself."""
+    if e.counts is not None:
+        raise ValueError(
+            "this evidence already carries counts: give the evidence of the log itself, e.with_counts(None)."
+        )
+
+
 def _exp_difference(x: Float, top: Any) -> Float:
     """exp(x - top) where x <= top, and 0 where both are -inf."""
     return np.exp(np.subtract(x, top, out=np.full(np.broadcast(x, top).shape, -np.inf), where=x > -np.inf))
@@ -291,7 +301,9 @@ def _as_column(name: str, values: ArrayLike, n_steps: int) -> Float:
         raise ValueError(f"{name} must have shape ({n_steps},), one for each step, got {column.shape}.")
     if not np.isfinite(column).all():
         bad = np.flatnonzero(~np.isfinite(column))
-        raise ValueError(f"{name} must be finite; {len(bad)} are not (first: {column[bad[0]]} at step {bad[0]}).")
+        raise ValueError(
+            f"{name} must be finite; {len(bad)} are not (first: {column[bad[0]]} at step {bad[0]})."
+        )
     return read_only(column)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from caliope.evidence import Evidence
 from caliope.policies import Policy, Relative, SupportError, action_probabilities, check_probabilities
 from caliope.ragged import Float
-from caliope.results import Finding
+from caliope.results import Finding, Level
 from caliope.trajectories import Trajectories
 
 _ROWS = 1 << 18  # steps asked of a policy at once: 25 actions in float64 are 52 MB
@@ -75,7 +75,7 @@ def gather(
     >>> gather(data, [[0.8, 0.2], [0.8, 0.2]], UniformPolicy(2)).rho
     array([1.6, 0.4])
     """
-    logged = not _is_policy(behaviour) and np.ndim(behaviour) == 1
+    logged = not _is_policy(behaviour) and np.asarray(behaviour).ndim == 1
     acted = _logged(behaviour, data) if logged else _probabilities("behaviour", behaviour, data)
     wanted = _target(target, data, acted, logged=logged)
     values = _action_values(q, data)
@@ -244,5 +244,5 @@ def _support_notes(unsupported: Float) -> tuple[Finding, ...]:
         f"the target puts {mass:.2%} of its probability, in {steps} of {len(unsupported)} steps, on actions that "
         "current practice never takes there; no weighting can tell what they would do"
     )
-    level = "issue" if mass > _UNSUPPORTED_ISSUE else "caution"
+    level: Level = "issue" if mass > _UNSUPPORTED_ISSUE else "caution"
     return (Finding("S101", level, message, {"mass": mass, "steps": steps}),)

@@ -122,7 +122,9 @@ class TabularPolicy:
         state = np.asarray(X)
         state = state[:, 0] if state.ndim == 2 else state
         index = state.astype(np.int64)
-        if (index != state).any() or (len(index) and (index.min() < 0 or index.max() >= len(self.probabilities))):
+        if (index != state).any() or (
+            len(index) and (index.min() < 0 or index.max() >= len(self.probabilities))
+        ):
             raise ValueError(
                 f"the first state column must hold whole numbers from 0 to {len(self.probabilities) - 1}, "
                 f"got values from {state.min()} to {state.max()}."
@@ -176,7 +178,7 @@ class Practice:
         return behaviour
 
     def share_of(self, states: Float, actions: Int, n_actions: int) -> tuple[float, Float]:
-        """Share :math:`\\alpha` of the decisions that change, and the new policy's probability of each action."""
+        r"""Share :math:`\alpha` of the decisions that change, and the new policy's probability of each action."""
         return 0.0, np.zeros(len(actions))
 
 

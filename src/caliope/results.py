@@ -148,10 +148,17 @@ class Row(Protocol):
     """What a table asks of its rows."""
 
     @property
-    def findings(self) -> tuple[Finding, ...]: ...
-    def cells(self) -> dict[str, str]: ...
-    def record(self) -> dict[str, Any]: ...
-    def to_dict(self) -> dict[str, Any]: ...
+    def findings(self) -> tuple[Finding, ...]:
+        """What a reader must know."""
+
+    def cells(self) -> dict[str, str]:
+        """What a printed table shows, by column."""
+
+    def record(self) -> dict[str, Any]:
+        """What a data frame shows, by column."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
 
 
 R = TypeVar("R", bound=Row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, overload
@@ -16,7 +16,7 @@ from caliope.ragged import Bool, Float, Int, Ragged, check_offsets, read_only
 _CHUNK = 1 << 22  # entries looked at together, so that checking a large table needs no second one
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Trajectories:
     """Logged decisions of n trajectories of unequal length, N steps in all.
 
@@ -59,37 +59,49 @@ class Trajectories:
     actions: Int  # (N,)
     rewards: Float  # (N,)
     offsets: Int  # (n + 1,)
-    n_actions: int = field(kw_only=True, default=None)  # type: ignore[assignment]
-    terminated: Bool = field(kw_only=True, default=None)  # type: ignore[assignment]  # (n,)
-    columns: Mapping[str, NDArray[Any]] = field(kw_only=True, default=None)  # type: ignore[assignment]
-    feature_names: tuple[str, ...] = field(kw_only=True, default=None)  # type: ignore[assignment]
-    ids: NDArray[Any] = field(kw_only=True, default=None)  # type: ignore[assignment]  # (n,)
+    n_actions: int
+    terminated: Bool  # (n,)
+    columns: Mapping[str, NDArray[Any]]  # each (N,)
+    feature_names: tuple[str, ...]  # d of them
+    ids: NDArray[Any]  # (n,)
 
-    def __post_init__(self) -> None:
-        states = _as_states(self.states)
-        offsets = check_offsets(self.offsets, len(states))
-        n, n_steps = len(offsets) - 1, len(states)
-        ids = np.arange(n) if self.ids is None else np.asarray(self.ids)
-        _check_length("ids", ids, n, "trajectories")
-        names = _as_names(self.feature_names, states.shape[1])
-        actions = np.asarray(self.actions)
-        rewards = np.asarray(self.rewards)
-        _check_length("actions", actions, n_steps, "steps")
-        _check_length("rewards", rewards, n_steps, "steps")
-        where = _Locator(offsets, ids)
-        _check_finite("rewards", rewards, where)
-        _check_states(states, names, where)
-        actions, n_actions = _as_actions(actions, self.n_actions, where)
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        offsets: ArrayLike,
+        *,
+        n_actions: int | None = None,
+        terminated: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None,
+        feature_names: Iterable[str] | None = None,
+        ids: ArrayLike | None = None,
+    ) -> None:
+        x = _as_states(states)
+        starts = check_offsets(offsets, len(x))
+        n, n_steps = len(starts) - 1, len(x)
+        called = np.arange(n) if ids is None else np.asarray(ids)
+        _check_length("ids", called, n, "trajectories")
+        names = _as_names(feature_names, x.shape[1])
+        where = _Locator(starts, called)
+        r = np.asarray(rewards)
+        _check_length("rewards", r, n_steps, "steps")
+        _check_finite("rewards", r, where)
+        _check_states(x, names, where)
+        a = np.asarray(actions)
+        _check_length("actions", a, n_steps, "steps")
+        a, count = _as_actions(a, n_actions, where)
         checked = {
-            "states": read_only(states),
-            "actions": read_only(actions),
-            "rewards": read_only(np.asarray(rewards, dtype=np.float64)),
-            "offsets": offsets,
-            "n_actions": n_actions,
-            "terminated": read_only(_as_terminated(self.terminated, n)),
-            "columns": _as_columns(self.columns, n_steps),
+            "states": read_only(x),
+            "actions": read_only(a),
+            "rewards": read_only(np.asarray(r, dtype=np.float64)),
+            "offsets": starts,
+            "n_actions": count,
+            "terminated": read_only(_as_terminated(terminated, n)),
+            "columns": _as_columns(columns, n_steps),
             "feature_names": names,
-            "ids": read_only(ids),
+            "ids": read_only(called),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -169,7 +181,9 @@ class Trajectories:
     def returns(self, gamma: float = 1.0) -> Float:
         r"""Discounted return of each trajectory, :math:`G_i = \sum_t \gamma^t r_t`, (n,)."""
         check_gamma(gamma)
-        return self.layout.sum_steps(self.rewards * (gamma ** np.arange(self.layout.horizon))[self.layout.time])
+        return self.layout.sum_steps(
+            self.rewards * (gamma ** np.arange(self.layout.horizon))[self.layout.time]
+        )
 
     def split(self, share: float, *, rng: int | np.random.Generator) -> tuple[Trajectories, Trajectories]:
         """Part the trajectories at random: a share of them, and the rest. No trajectory is in both.
@@ -201,7 +215,9 @@ class Trajectories:
         [0, 1, 2, 3, 4, 5]
         """
         if not 2 <= k <= len(self):
-            raise ValueError(f"the number of folds must lie between 2 and the {len(self)} trajectories, got {k}.")
+            raise ValueError(
+                f"the number of folds must lie between 2 and the {len(self)} trajectories, got {k}."
+            )
         fold = np.random.default_rng(rng).permutation(np.arange(len(self)) % k)[self.layout.owner]
         return [(np.flatnonzero(fold != j), np.flatnonzero(fold == j)) for j in range(k)]
 
@@ -265,7 +281,9 @@ def _as_names(names: Iterable[str] | None, d: int) -> tuple[str, ...]:
         return tuple(f"x{j}" for j in range(d))
     found = tuple(names)
     if len(found) != d or len(set(found)) != d:
-        raise ValueError(f"feature_names must be {d} different names, one for each state column, got {found}.")
+        raise ValueError(
+            f"feature_names must be {d} different names, one for each state column, got {found}."
+        )
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from caliope.evidence import Evidence
+from caliope.evidence import Evidence, refuse_counts
 from caliope.pareto import smooth_tail
 from caliope.ragged import Float
 from caliope.results import Finding
@@ -31,7 +31,7 @@ def clip_ratios(e: Evidence, at: float) -> Evidence:
         f"the ratios of {clipped} of {len(e.log_ratio)} steps were capped at {at:g}",
         {"at": at, "clipped": clipped},
     )
-    _refuse_counts(e)
+    refuse_counts(e)
     return replace(e, log_ratio=np.minimum(e.log_ratio, np.log(at)), notes=(*e.notes, note))
 
 
@@ -114,14 +114,16 @@ Transform = Callable[[Evidence], Evidence]
 
 def _with_log_rho(e: Evidence, log_rho: Float, code: str, how: str, **numbers: float) -> Evidence:
     """Evidence whose ratios multiply to the given weights, with a note on what changed."""
-    _refuse_counts(e)
+    refuse_counts(e)
     before = np.empty_like(log_rho)
     before[1:] = log_rho[:-1]
     before[e.layout.first] = 0.0
     # Once zero, a weight stays zero: -inf minus -inf would be nan, and any finite ratio keeps it there.
     log_ratio = np.where(np.isneginf(before), 0.0, log_rho - np.where(np.isneginf(before), 0.0, before))
     last, old = log_rho[e.layout.last], e.log_rho[e.layout.last]
-    changed = int((np.abs(np.exp(last - np.where(np.isneginf(old), 0.0, old)) - 1) > 1e-12)[old > -np.inf].sum())
+    changed = int(
+        (np.abs(np.exp(last - np.where(np.isneginf(old), 0.0, old)) - 1) > 1e-12)[old > -np.inf].sum()
+    )
     top = old.max()
     kept = float(np.exp(last - top).sum() / np.exp(old - top).sum()) if top > -np.inf else float("nan")
     note = Finding(
@@ -137,8 +139,3 @@ def _with_log_rho(e: Evidence, log_rho: Float, code: str, how: str, **numbers: f
 def _check_positive(name: str, x: float) -> None:
     if not x > 0:
         raise ValueError(f"{name} must be positive, got {x}.")
-
-
-def _refuse_counts(e: Evidence) -> None:
-    if e.counts is not None:
-        raise ValueError("transform the weights before resampling: this evidence already carries counts.")

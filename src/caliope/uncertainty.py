@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from caliope.estimators import Estimator, label, monte_carlo
-from caliope.evidence import Evidence, OneByOne
+from caliope.evidence import Evidence, OneByOne, refuse_counts
 from caliope.ragged import Float, Int
 from caliope.results import Finding, Interval
 
@@ -51,7 +51,12 @@ def bayesian(n: int, size: int, n_draws: int, rng: np.random.Generator) -> Float
 
 
 def count_blocks(
-    n: int, n_draws: int, *, size: int | None = None, scheme: Scheme = with_replacement, rng: np.random.Generator
+    n: int,
+    n_draws: int,
+    *,
+    size: int | None = None,
+    scheme: Scheme = with_replacement,
+    rng: np.random.Generator,
 ) -> Iterator[Float]:
     """Yield the counts of n_draws resamples, a block at a time; the blocks do not affect the numbers."""
     if n_draws < 1:
@@ -71,7 +76,7 @@ def draws(
     rng: int | np.random.Generator,
 ) -> Float:
     """Values of an estimator on resamples of whole trajectories, (n_draws,)."""
-    _refuse_counts(e)
+    refuse_counts(e)
     blocks = count_blocks(len(e), n_draws, size=size, scheme=scheme, rng=np.random.default_rng(rng))
     return np.concatenate([evaluate(estimator, e, counts) for counts in blocks])
 
@@ -116,14 +121,16 @@ def bootstrap(
     Efron & Tibshirani (1993), chapter 13.
     """
     values = draws(estimator, e, n_draws=n_draws, scheme=scheme, rng=rng)
-    return percentile_interval(values, level=level, method=_scheme_name(scheme))
+    return percentile_interval(values, level=level, method=scheme_name(scheme))
 
 
-def _scheme_name(scheme: Scheme) -> str:
-    return "Bayesian bootstrap" if scheme is bayesian else "bootstrap, percentile"
+def scheme_name(scheme: Scheme) -> str:
+    """What a result calls the percentile interval of a resampling scheme."""
+    names: dict[Scheme, str] = {with_replacement: "bootstrap, percentile", bayesian: "Bayesian bootstrap"}
+    return names.get(scheme, f"percentiles of {getattr(scheme, '__name__', 'draws')}")
 
 
-def percentile_interval(values: Float, *, level: float, method: str = "bootstrap, percentile") -> Interval:
+def percentile_interval(values: Float, *, level: float, method: str) -> Interval:
     """Interval between the outer quantiles of draws; undefined draws are counted and reported."""
     check_level(level)
     findings = _failed_draws(values)
@@ -139,14 +146,10 @@ def _failed_draws(values: Float) -> tuple[Finding, ...]:
     if not failed:
         return ()
     share = failed / len(values)
-    message = (
-        f"{failed} of {len(values)} resamples have no finite value, because none of the weight was left in them"
-    )
+    message = f"{failed} of {len(values)} resamples have no finite value, because none of the weight was left in them"
     if share > 0.05:
         return (Finding("U102", "issue", message + "; no interval is given", {"share": share}),)
-    return (
-        Finding("U102", "caution", message + "; the interval describes the others", {"share": share}),
-    )
+    return (Finding("U102", "caution", message + "; the interval describes the others", {"share": share}),)
 
 
 def bca(
@@ -180,10 +183,10 @@ def bca(
         return Interval(float(values[0]), float(values[0]), level, method, findings)
     point = float(estimator(e))
     below = (np.mean(values < point) + np.mean(values <= point)) / 2
-    z0 = stats.norm.ppf(np.clip(below, 1 / (2 * len(values)), 1 - 1 / (2 * len(values))))
+    z0 = special.ndtri(np.clip(below, 1 / (2 * len(values)), 1 - 1 / (2 * len(values))))
     a = (u**3).sum() / (6 * (u**2).sum() ** 1.5)
-    z = stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(values, stats.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z))))
+    z = special.ndtri([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(values, special.ndtr(z0 + (z0 + z) / (1 - a * (z0 + z))))
     return Interval(float(low), float(high), level, method, findings)
 
 
@@ -200,7 +203,7 @@ def _undefined_without_one(u: Float) -> Finding:
 
 def leave_one_out(estimator: Estimator, e: Evidence) -> Float:
     """Value of an estimator without each trajectory in turn, (n,)."""
-    _refuse_counts(e)
+    refuse_counts(e)
     if len(e) < 2:
         raise ValueError("leaving one out needs at least 2 trajectories.")
     values = _one_by_one(estimator, e, -1.0).real
@@ -236,7 +239,7 @@ def influence(estimator: Estimator, e: Evidence) -> Float:
     ----------
     Squire & Trapp (1998) for the complex step; Efron (1982), the infinitesimal jackknife.
     """
-    _refuse_counts(e)
+    refuse_counts(e)
     h = 1e-100
     return _one_by_one(estimator, e, 1j * h).imag / h * len(e)
 
@@ -244,9 +247,10 @@ def influence(estimator: Estimator, e: Evidence) -> Float:
 def _one_by_one(estimator: Estimator, e: Evidence, step: complex) -> Any:
     rows = max(1, _CELLS // e.layout.horizon)
     base, values = np.ones(len(e)), []
-    for start in range(0, len(e), rows):
-        which = np.arange(start, min(start + rows, len(e)))
-        values.append(estimator(e.with_counts(OneByOne(base, which, np.full(len(which), step)))))
+    with np.errstate(invalid="ignore"):  # a sum without its dominant term may be rounding; see _dominant
+        for start in range(0, len(e), rows):
+            which = np.arange(start, min(start + rows, len(e)))
+            values.append(estimator(e.with_counts(OneByOne(base, which, np.full(len(which), step)))))
     return np.concatenate(values)
 
 
@@ -280,12 +284,14 @@ def delta_method(estimator: Estimator, e: Evidence, *, level: float = 0.95) -> I
     u, n = influence(estimator, e), len(e)
     if n < 2:
         raise ValueError("a standard error needs at least 2 trajectories.")
-    return _t_interval(float(estimator(e)), float(np.sqrt((u**2).sum() / (n * (n - 1)))), n, level, "delta method")
+    return _t_interval(
+        float(estimator(e)), float(np.sqrt((u**2).sum() / (n * (n - 1)))), n, level, "delta method"
+    )
 
 
 def _t_interval(value: float, se: float, n: int, level: float, method: str) -> Interval:
     check_level(level)
-    arm = stats.t.ppf((1 + level) / 2, n - 1) * se
+    arm = special.stdtrit(n - 1, (1 + level) / 2) * se
     return Interval(float(value - arm), float(value + arm), level, method)
 
 
@@ -369,8 +375,3 @@ def check_level(level: float) -> None:
     """Raise unless the confidence level lies strictly between 0 and 1."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level}.")
-
-
-def _refuse_counts(e: Evidence) -> None:
-    if e.counts is not None:
-        raise ValueError("this evidence already carries counts: resample the evidence of the log itself.")

@@ -61,7 +61,9 @@ AGGRESSIVE = _policy(_LEVEL * np.array([0.0, 0.5, 1.6]) + np.array([0.0, 0.5, 2.
 WARD = TabularMDP(
     initial=np.array([0.1, 0.25, 0.3, 0.25, 0.1, 0.0, 0.0]),
     transitions=_transitions(),
-    rewards=np.broadcast_to(np.arange(SEVERITIES + 2) == DISCHARGED, (SEVERITIES + 2, 3, SEVERITIES + 2)).astype(float),
+    rewards=np.broadcast_to(
+        np.arange(SEVERITIES + 2) == DISCHARGED, (SEVERITIES + 2, 3, SEVERITIES + 2)
+    ).astype(float),
     absorbing=np.arange(SEVERITIES + 2) >= SEVERITIES,
     horizon=12,
 )

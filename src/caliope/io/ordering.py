@@ -39,16 +39,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Runs:
-    """Stretches of rows that belong to one episode; episodes are numbered as they first appear."""
+    """Stretches of rows of one episode. Episodes are numbered as they first appear."""
 
     first: Int  # row where each run begins
+    lengths: Int  # rows of each run
     episode: Int  # number of the episode of each run
-    n_rows: int
     ids: NDArray[Any]  # (n,)
-
-    @property
-    def lengths(self) -> Int:
-        return np.diff(self.first, append=self.n_rows)
 
     @property
     def whole(self) -> bool:
@@ -57,49 +53,61 @@ class _Runs:
 
     @property
     def offsets(self) -> Int:
+        """Where each episode will begin, (n + 1,)."""
         sizes = np.bincount(self.episode, weights=self.lengths)
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
+    @property
+    def owner(self) -> Int:
+        """Number of the episode of each row, (N,)."""
+        return np.repeat(self.episode, self.lengths)
+
     def id_of(self, row: int) -> Any:
+        """Id of the episode of a row."""
         return self.ids[self.episode[np.searchsorted(self.first, row, side="right") - 1]]
 
 
-def _missing(column: nw.Series[Any]) -> Int:
-    """Rows without a value; NaN and infinity are none."""
-    missing = ~np.isfinite(as_float(column)) if column.dtype.is_float() else column.is_null().to_numpy()
-    return np.flatnonzero(missing)
+def _codes(labels: nw.Series[Any]) -> Int:
+    """Return small whole numbers that tell the labels apart."""
+    if labels.dtype.is_integer():
+        values = labels.to_numpy().astype(np.int64)
+        low, high = int(values.min()), int(values.max())
+        if high - low < 4 * len(values):  # near enough together to serve as they are
+            return values - low
+    return labels.rank("dense").to_numpy().astype(np.int64) - 1
 
 
-def _runs(column: nw.Series[Any]) -> _Runs:
+def _find_runs(column: nw.Series[Any]) -> _Runs:
     labels = column.cast(nw.String) if column.dtype in (nw.Categorical, nw.Enum) else column
     begins = (labels != labels.shift(1)).fill_null(True)
-    heads = labels.filter(begins)
-    dense = heads.rank("dense").to_numpy().astype(np.int64) - 1
-    # The last write to a place stands, so going backwards leaves the first appearance of each.
-    appeared = np.empty(int(dense.max()) + 1, dtype=np.int64)
-    appeared[dense[::-1]] = np.arange(len(dense))[::-1]
-    order = np.argsort(appeared)
-    number = np.empty_like(order)
-    number[order] = np.arange(len(order))
     first = np.flatnonzero(begins.to_numpy())
-    return _Runs(first, number[dense], len(labels), as_array(heads[appeared[order]]))
+    heads = labels.filter(begins)
+    codes = _codes(heads)
+    # The last write to a place stands, so going backwards leaves the first run of each label.
+    appeared = np.full(int(codes.max()) + 1, -1)
+    appeared[codes[::-1]] = np.arange(len(codes))[::-1]
+    seen = np.flatnonzero(appeared >= 0)
+    order = seen[np.argsort(appeared[seen])]
+    number = np.empty(len(appeared), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    return _Runs(first, np.diff(first, append=len(labels)), number[codes], as_array(heads[appeared[order]]))
 
 
 def _refuse_split(runs: _Runs, episode: str) -> None:
     if runs.whole:
         return
     counts = np.bincount(runs.episode)
-    first = int(np.argmax(counts > 1))
-    rows = runs.first[runs.episode == first][:2]
+    one = int(np.argmax(counts > 1))
+    rows = runs.first[runs.episode == one]
     raise ValueError(
-        f"column {episode!r}: {int((counts > 1).sum())} of {len(counts)} episodes lie in separate stretches of rows "
-        f"(first: episode {runs.ids[first]}, from row {rows[0]} and again from row {rows[1]}). Without time= the "
-        "rows of an episode must stand together, in the order of time: say with time= which column orders them."
+        f"column {episode!r}: {int((counts > 1).sum())} of {len(counts)} episodes lie in separate stretches of "
+        f"rows (first: episode {runs.ids[one]}, from row {rows[0]} and again from row {rows[1]}). Without time= "
+        "the rows of an episode must stand together, in order: say with time= which column orders them."
     )
 
 
 def _ticks(column: nw.Series[Any]) -> NDArray[Any]:
-    """Times as numbers that have their order: whole ones, except where the column has floats."""
+    """Return the times as numbers: whole ones, except where the column has floats."""
     dtype = column.dtype
     if dtype in (nw.Date, nw.Datetime, nw.Duration):
         values = column.to_numpy()
@@ -109,15 +117,37 @@ def _ticks(column: nw.Series[Any]) -> NDArray[Any]:
     return as_float(column)
 
 
+def _count_places(ticks: Int, owner: Int, offsets: Int) -> Int | None:
+    """Place rows by a counter, without sorting: a row lies as many strides into its episode as it counts.
+
+    None when the counter has gaps or repeats; the slower way finds out which.
+    """
+    lengths = np.diff(offsets)
+    low = np.full(len(lengths), ticks.max())
+    high = np.full(len(lengths), ticks.min())
+    np.minimum.at(low, owner, ticks)
+    np.maximum.at(high, owner, ticks)
+    strides, left = np.divmod((high - low)[lengths > 1], (lengths[lengths > 1] - 1).astype(ticks.dtype))
+    stride = strides[0] if len(strides) else 1
+    if stride == 0 or left.any() or (strides != stride).any():
+        return None
+    steps = ticks - low[owner]
+    if stride > 1 and (steps % stride).any():
+        return None
+    places = offsets[owner] + (steps // stride).astype(np.int64)
+    taken = np.zeros(len(places), dtype=bool)
+    taken[places] = True
+    return places if taken.all() else None
+
+
 @dataclass(frozen=True)
 class _Sequence:
-    """Times of all rows in their final order."""
+    """Times of all rows, sorted by episode and time."""
 
-    name: str
     column: nw.Series[Any]  # as in the table
-    source: Int | None  # row of the table that each comes from
-    inside: Bool  # (N - 1,) whether a row and the next are of one episode
+    source: Int | None  # (N,) row of the table that each comes from
     steps: NDArray[Any]  # (N - 1,) from the time of a row to that of the next
+    inside: Bool  # (N - 1,) whether the next is of the same episode
     plan: Plan
 
     def at(self, place: int) -> Any:
@@ -127,47 +157,59 @@ class _Sequence:
         bad = np.flatnonzero(self.inside & (self.steps == 0))
         if len(bad):
             raise ValueError(
-                f"column {self.name!r}: {len(bad)} rows have the same time as another row of their episode "
+                f"column {self.column.name!r}: {len(bad)} rows have the time of another row of their episode "
                 f"(first: {self.at(bad[0])} in {self.plan.where(bad[0] + 1)}). "
                 "Every decision needs a time of its own: drop the copies, or merge the rows."
             )
 
     def refuse_gaps(self) -> None:
-        """A missing decision is a missing factor in every later weight, so it must not pass unseen."""
-        if not self.inside.any():
-            return
-        stride = self.steps[self.inside].min()
+        stride = self.steps.min(where=self.inside, initial=np.iinfo(self.steps.dtype).max)
         bad = np.flatnonzero(self.inside & (self.steps != stride))
         if len(bad):
             raise ValueError(
-                f"column {self.name!r} counts decisions in steps of {stride}, but {len(bad)} steps are longer (first: "
-                f"from {self.at(bad[0])} to {self.at(bad[0] + 1)} in {self.plan.where(bad[0] + 1)}). A missing "
-                "decision is a missing factor in every later weight: insert the row, or cut the episode there. "
-                "If the column is a clock and no counter, cast it to float or datetime: then it only orders the rows."
+                f"column {self.column.name!r} counts decisions in steps of {stride}, but {len(bad)} steps are longer "
+                f"(first: from {self.at(bad[0])} to {self.at(bad[0] + 1)} in {self.plan.where(bad[0] + 1)}). "
+                "A missing decision is a missing factor in every later weight: insert the row, or cut the episode "
+                "there. If the column is a clock and no counter, cast it to float or datetime: then it only orders."
             )
 
 
-def _sequence(keys: Frame, runs: _Runs, time: str) -> _Sequence:
-    ticks, offsets = _ticks(keys[time]), runs.offsets
+def _place_by_time(runs: _Runs, column: nw.Series[Any]) -> Plan:
+    ticks, offsets, counted = _ticks(column), runs.offsets, column.dtype.is_integer()
     inside = np.ones(len(ticks) - 1, dtype=bool)
     inside[offsets[1:-1] - 1] = False
-    if runs.whole and (~inside | (ticks[1:] > ticks[:-1])).all():
-        return _Sequence(time, keys[time], None, inside, np.diff(ticks), Plan(offsets, runs.ids, None))
-    source = np.lexsort((ticks, np.repeat(runs.episode, runs.lengths)))
-    rows = np.empty_like(source)
-    rows[source] = np.arange(len(source))
-    return _Sequence(time, keys[time], source, inside, np.diff(ticks[source]), Plan(offsets, runs.ids, rows))
+    source = rows = None
+    if not runs.whole or not (~inside | (ticks[1:] > ticks[:-1])).all():
+        owner = runs.owner
+        rows = _count_places(ticks, owner, offsets) if counted else None
+        if rows is not None:
+            return Plan(offsets, runs.ids, rows)
+        source = np.lexsort((ticks, owner))
+        rows = np.empty_like(source)
+        rows[source] = np.arange(len(source))
+        ticks = ticks[source]
+    sequence = _Sequence(column, source, np.diff(ticks), inside, Plan(offsets, runs.ids, rows))
+    sequence.refuse_repeats()
+    if counted:
+        sequence.refuse_gaps()
+    return sequence.plan
+
+
+def _missing(column: nw.Series[Any]) -> Int:
+    """Return the rows without a value; NaN and infinity are none."""
+    missing = ~np.isfinite(as_float(column)) if column.dtype.is_float() else column.is_null().to_numpy()
+    return np.flatnonzero(missing)
 
 
 def plan_rows(keys: Frame, episode: str, *, time: str | None) -> Plan:
-    """Find the place of every row; raise when an episode cannot be put in the order of time without a doubt."""
+    """Find the place of every row; raise when the order of time is in doubt."""
     nameless = _missing(keys[episode])
     if len(nameless):
         raise ValueError(
             f"column {episode!r}: {len(nameless)} of {len(keys)} rows name no episode (first: row {nameless[0]}). "
             "A decision that belongs to nobody cannot be used: fill in the id or drop the row."
         )
-    runs = _runs(keys[episode])
+    runs = _find_runs(keys[episode])
     if time is None:
         _refuse_split(runs, episode)
         return Plan(runs.offsets, runs.ids, None)
@@ -177,8 +219,4 @@ def plan_rows(keys: Frame, episode: str, *, time: str | None) -> Plan:
             f"column {time!r}: {len(timeless)} of {len(keys)} rows have no time, or one that is not finite "
             f"(first: episode {runs.id_of(timeless[0])}). Fill it in or drop the row."
         )
-    sequence = _sequence(keys, runs, time)
-    sequence.refuse_repeats()
-    if keys[time].dtype.is_integer():
-        sequence.refuse_gaps()
-    return sequence.plan
+    return _place_by_time(runs, keys[time])

@@ -58,10 +58,18 @@ def _reading(label: str) -> Iterator[None]:
         ) from error
 
 
-def _fingerprint(keys: pl.DataFrame, start: int) -> int:
-    """Return a number that changes with the keys and with their order; those of successive batches add up."""
-    position = np.arange(start, start + keys.height, dtype=np.uint64)
-    return int((keys.hash_rows().to_numpy() * (2 * position + 1)).sum(dtype=np.uint64))
+@dataclass
+class _Fingerprint:
+    """Tells whether the same keys came in the same order, without keeping them."""
+
+    rows: int = 0
+    value: int = 0
+
+    def add(self, keys: pl.DataFrame) -> None:
+        position = np.arange(self.rows, self.rows + keys.height, dtype=np.uint64)
+        self.value += int((keys.hash_rows().to_numpy() * (2 * position + 1)).sum(dtype=np.uint64))
+        self.value %= 2**64
+        self.rows += keys.height
 
 
 @dataclass(frozen=True)
@@ -75,22 +83,26 @@ class _Part:
         with _reading(self.label):
             return nw.from_native(self.query).collect_schema()
 
-    def keys(self, names: Sequence[str]) -> pl.DataFrame:
+    def keys(self, names: Sequence[str]) -> tuple[pl.DataFrame, _Fingerprint]:
         with _reading(self.label):
-            return self.query.select(names).collect(engine="streaming")
+            found = self.query.select(names).collect(engine="streaming")
+        fingerprint = _Fingerprint()
+        fingerprint.add(found)
+        return found, fingerprint
 
-    def batches(self, columns: Sequence[str], seen: pl.DataFrame) -> Iterator[Frame]:
-        """Yield the rows; raise when their keys are not those seen before."""
-        start, found, expected = 0, 0, _fingerprint(seen, 0)
-        query = self.query.select(list(dict.fromkeys([*seen.columns, *columns])))
+    def batches(
+        self, keys: Sequence[str], columns: Sequence[str], *, expected: _Fingerprint
+    ) -> Iterator[Frame]:
+        """Yield the rows; raise when their keys are not those that were read before."""
+        found = _Fingerprint()
+        query = self.query.select(list(dict.fromkeys([*keys, *columns])))
         with _reading(self.label):
             for batch in query.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
-                found += _fingerprint(batch.select(seen.columns), start)
-                start += batch.height
-                if start > seen.height:
+                found.add(batch.select(keys))
+                if found.rows > expected.rows:
                     break
                 yield nw.from_native(batch, eager_only=True)
-        if start != seen.height or found % 2**64 != expected:
+        if found != expected:
             raise ValueError(
                 f"{self.label} gave other rows, or another order of rows, when it was read a second time. "
                 "End a lazy query with a sort, or collect() it first; let a file be written to its end."
@@ -110,13 +122,13 @@ class _Scanned:
         return {name: tuple(dict.fromkeys(other[name] for other in types)) for name in everywhere}
 
     def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
-        seen = [part.keys(keys) for part in self.parts]
+        frames, fingerprints = zip(*(part.keys(keys) for part in self.parts), strict=True)
         with _reading(", ".join(part.label for part in self.parts)):
-            together = pl.concat(seen, how="vertical_relaxed")
+            together = pl.concat(frames, how="vertical_relaxed")
         batches = (
             batch
-            for part, known in zip(self.parts, seen, strict=True)
-            for batch in part.batches(columns, known)
+            for part, fingerprint in zip(self.parts, fingerprints, strict=True)
+            for batch in part.batches(keys, columns, expected=fingerprint)
         )
         return nw.from_native(together, eager_only=True), batches
 
@@ -186,9 +198,9 @@ def open_source(source: object, *, floats: Collection[str]) -> Source:
     if isinstance(source, pl.LazyFrame):
         return _Scanned((_Part("the LazyFrame", source),))
     try:
-        return _InMemory(nw.from_native(source, eager_only=True))  # type: ignore[call-overload]
+        return _InMemory(nw.from_native(source, eager_only=True))
     except TypeError:
         raise TypeError(
-            "read_table takes a path, a list of paths or a glob of Parquet or CSV files, a polars DataFrame or "
-            f"LazyFrame, a pandas DataFrame or a pyarrow Table, got {type(source).__name__}."
+            "read_table takes a path, a list of paths or a glob of Parquet or CSV files, a polars DataFrame "
+            f"or LazyFrame, a pandas DataFrame or a pyarrow Table, got {type(source).__name__}."
         ) from None
