@@ -24,7 +24,6 @@ from caliope.uncertainty import count_blocks, delta_method, evaluate, jackknife
 
 SIX = (ois, step_is, wis, step_wis, dr, wdr)
 N, HORIZON, LONGEST, DRAWS, GAMMA = 10_000, 15, 40, 500, 0.99
-REPETITIONS = 15
 SIZES, MORE_DRAWS = (2_500, 10_000, 40_000, 160_000), (125, 250, 500, 1000, 2000)
 LINEAR = 1.15  # slope up to which we say linear: small sizes fit into the cache and large ones do not
 
@@ -77,7 +76,7 @@ def unequal_lengths(n: int) -> Int:
 
 @dataclass(frozen=True)
 class Padded:
-    """The same as (n, T) arrays. After the end there are zeros, so that a trajectory keeps its last weight."""
+    """The same as (n, T) arrays: zeros after the end, so that a trajectory keeps its last weight."""
 
     rewards: Float
     log_ratio: Float
@@ -134,7 +133,7 @@ def numpy_counts(n: int, draws: int) -> Float:
 
 
 def numpy_bootstrap(x: Padded, counts: Float) -> list[Float]:
-    """The same under each row of counts, every ratio normalised anew."""
+    """Compute the same under each row of counts, every ratio normalised anew."""
     discount, rho, weighted_return, gain, residual, baseline = numpy_columns(x)
     n, weight = counts.sum(axis=1), counts @ rho
     before = np.column_stack([n, weight[:, :-1]])
@@ -160,17 +159,20 @@ def our_point(log: Log) -> list[float]:
 
 
 def our_bootstrap(log: Log, draws: int = DRAWS) -> list[Float]:
-    """What ``estimate`` does inside: one set of draws for all, a block of them at a time."""
+    """Do what ``estimate`` does inside: one set of draws for all, a block of them at a time."""
     e = log.evidence()
     blocks = count_blocks(len(e), draws, rng=np.random.default_rng(2))
-    parts = [[evaluate(estimator, e, counts) for estimator in SIX] for counts in blocks]
+    parts = []
+    for counts in blocks:
+        resampled = e.with_counts(counts)
+        parts.append([evaluate(estimator, resampled, counts) for estimator in SIX])
     return [np.concatenate(values) for values in zip(*parts, strict=True)]
 
 
 # -- measurement --------------------------------------------------------------------------------------------
 
 
-def race(*runs: Callable[[], object], repetitions: int = REPETITIONS) -> list[float]:
+def race(*runs: Callable[[], object], repetitions: int) -> list[float]:
     """Seconds of each run, the least of several repetitions taken in turn."""
     best = [np.inf] * len(runs)
     for _ in range(repetitions):
@@ -203,35 +205,36 @@ def agreement(log: Log) -> float:
 
 
 def compare(equal: Log, unequal: Log) -> None:
-    head(f"six estimators, {N} trajectories of {HORIZON} steps", "ratio", "ms")
+    """Time the four that can be set against each other in one go."""
     x, padded = pad(equal), pad(unequal)
 
-    def row(what: str, budget: float | None, a: Callable[[], object], b: Callable[[], object]) -> None:
-        ours, theirs = race(a, b)
-        line(what, ours / theirs, budget, f"{ours * 1e3:.1f} : {theirs * 1e3:.1f}")
+    def rows(what: str, budget: float, *runs: Callable[[], object], repetitions: int) -> None:
+        ours, theirs, ragged, padded = race(*runs, repetitions=repetitions)
+        for pair, a, b, most in (
+            ("ours : NumPy", ours, theirs, budget),
+            ("ours, unequal : equal lengths", ragged, ours, None),
+            ("ours, unequal : NumPy, padded", ragged, padded, None),
+        ):
+            line(f"{what}, {pair}", a / b, most, f"{a * 1e3:.1f} : {b * 1e3:.1f}")
 
-    row("point estimates : NumPy", 1.5, lambda: our_point(equal), lambda: numpy_point(x))
-    row(
-        f"{DRAWS} bootstrap draws : NumPy",
+    head(f"six estimators, {N} trajectories of {HORIZON} steps", "ratio", "ms")
+    rows(
+        "point estimates",
+        1.5,
+        lambda: our_point(equal),
+        lambda: numpy_point(x),
+        lambda: our_point(unequal),
+        lambda: numpy_point(padded),
+        repetitions=40,
+    )
+    rows(
+        f"{DRAWS} bootstrap draws",
         2.0,
         lambda: our_bootstrap(equal),
         lambda: numpy_bootstrap(x, numpy_counts(N, DRAWS)),
-    )
-    row(
-        "point estimates, unequal : equal lengths", None, lambda: our_point(unequal), lambda: our_point(equal)
-    )
-    row(f"{DRAWS} draws, unequal : equal", None, lambda: our_bootstrap(unequal), lambda: our_bootstrap(equal))
-    row(
-        "point estimates, unequal : padded NumPy",
-        None,
-        lambda: our_point(unequal),
-        lambda: numpy_point(padded),
-    )
-    row(
-        f"{DRAWS} draws, unequal : padded NumPy",
-        None,
         lambda: our_bootstrap(unequal),
         lambda: numpy_bootstrap(padded, numpy_counts(N, DRAWS)),
+        repetitions=10,
     )
 
 
@@ -262,7 +265,7 @@ def growth() -> None:
 
 
 def memory() -> None:
-    n, few, many = 200_000, 50, 1000
+    n, few, many = 200_000, 20, 1000
     log = make_log(equal_lengths(n))
     peaks = []
     for draws in (few, many):

@@ -104,7 +104,9 @@ def compare(path: Path, features: int, *, repeats: int) -> None:
     for name, found in runs.items():
         best[name] = [min(run["cpu"] for run in found), min(run["wall"] for run in found)]
         peak = max(run["peak"] for run in found)
-        print(f"{name:12} {best[name][0]:8.2f} {best[name][1]:8.2f} {peak:14.2f}   ({found[0]['gigabytes']:.2f} GB)")
+        print(
+            f"{name:12} {best[name][0]:8.2f} {best[name][1]:8.2f} {peak:14.2f}   ({found[0]['gigabytes']:.2f} GB)"
+        )
     cpu, wall = (a / b for a, b in zip(best["read_table"], best["bare polars"], strict=True))
     print(f"{'ratio':12} {cpu:8.2f} {wall:8.2f}")
 
@@ -129,7 +131,8 @@ def main() -> None:
         DATA.mkdir(exist_ok=True)
         if not path.exists():
             flags = ["--rows", str(given.rows), "--features", str(given.features)]
-            in_child("--write", str(path), *flags, *["--shuffled"] * given.shuffled)
+            in_child("--write", str(path) + ".part", *flags, *["--shuffled"] * given.shuffled)
+            Path(str(path) + ".part").rename(path)
         print(f"{given.rows:,} {order} rows of {given.features} float32 features")
         compare(path, given.features, repeats=given.repeats)
 

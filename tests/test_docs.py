@@ -20,10 +20,15 @@ def test_every_make_target_that_the_readme_names_exists():
 
 def test_the_true_values_in_the_readme_are_those_of_the_simulator():
     text = " ".join(README.split())
-    truth, now = re.search(r"`ward\.WARD\.value\(ward\.EARLIER\)` is ([\d.]+), and ([\d.]+) is what", text).groups()
+    truth, now = re.search(
+        r"`ward\.WARD\.value\(ward\.EARLIER\)` is ([\d.]+), and ([\d.]+) is what", text
+    ).groups()
     assert float(truth) == pytest.approx(ward.WARD.value(ward.EARLIER), abs=5e-4)
     assert float(now) == pytest.approx(ward.WARD.value(ward.PRACTICE), abs=5e-4)
 
 
 def test_ci_calls_the_targets_that_a_contributor_calls():
-    assert re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE) == ["check", "test"]
+    assert re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE) == [
+        "check",
+        "test",
+    ]

@@ -12,7 +12,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from caliope import GreedyPolicy, Policy, TabularPolicy, UniformPolicy, action_probabilities, mix, practice, tilt
+from caliope import (
+    GreedyPolicy,
+    Policy,
+    TabularPolicy,
+    UniformPolicy,
+    action_probabilities,
+    mix,
+    practice,
+    tilt,
+)
 
 ONE = np.zeros((1, 1))  # a single state
 
@@ -36,7 +45,12 @@ def probabilities(policy, n_actions):
 
 def test_every_scikit_learn_classifier_is_a_policy():
     X, y = np.arange(12.0)[:, None], np.array([0, 1, 2] * 4)
-    for model in (LogisticRegression(), DecisionTreeClassifier(max_depth=2), GaussianNB(), KNeighborsClassifier(5)):
+    for model in (
+        LogisticRegression(),
+        DecisionTreeClassifier(max_depth=2),
+        GaussianNB(),
+        KNeighborsClassifier(5),
+    ):
         for policy in (model.fit(X, y), make_pipeline(StandardScaler(), model).fit(X, y)):
             assert isinstance(policy, Policy)
             assert np.array_equal(action_probabilities(policy, X, 3), policy.predict_proba(X))
@@ -111,7 +125,9 @@ def test_what_is_no_distribution_over_the_actions_is_refused(policy, message):
 
 def test_rounding_of_a_float32_softmax_is_forgiven():
     proba = np.full((1, 3), 1 / 3, dtype=np.float32)
-    assert probabilities(Fixed(proba[0] * np.float32(1 + 2e-6), [0, 1, 2]), 3) == pytest.approx(1 / 3, abs=1e-5)
+    assert probabilities(Fixed(proba[0] * np.float32(1 + 2e-6), [0, 1, 2]), 3) == pytest.approx(
+        1 / 3, abs=1e-5
+    )
 
 
 def test_a_probability_a_rounding_below_0_is_0():
@@ -126,7 +142,7 @@ def test_the_first_bad_row_is_named():
         def predict_proba(self, X):
             return table
 
-    with pytest.raises(ValueError, match="Rows: .*1 of 4 do not .first: row 2, sum 1.2"):
+    with pytest.raises(ValueError, match=r"Rows: .*1 of 4 do not .first: row 2, sum 1.2"):
         action_probabilities(Rows([0], [0, 1]), np.zeros((4, 1)), 2)
 
 
@@ -222,7 +238,9 @@ def test_practice_comes_first_in_a_mixture():
 @pytest.mark.parametrize(
     "build",
     [
-        pytest.param(lambda: mix(mix(practice, UniformPolicy(2), 0.1), UniformPolicy(2), 0.1), id="mix of a mix"),
+        pytest.param(
+            lambda: mix(mix(practice, UniformPolicy(2), 0.1), UniformPolicy(2), 0.1), id="mix of a mix"
+        ),
         pytest.param(lambda: mix(practice, tilt(practice, [1.0, 2.0]), 0.1), id="mix with a tilt"),
         pytest.param(lambda: tilt(mix(practice, UniformPolicy(2), 0.1), [1.0, 2.0]), id="tilt of a mix"),
     ],
@@ -276,7 +294,9 @@ def test_a_common_factor_of_the_weights_changes_nothing(scale):
 
 @pytest.mark.parametrize("weights", [[1, 0], [1, -1], [1, np.nan], [1, np.inf], [1], [[1, 2]] * 3, [], 1.0])
 def test_weights_that_are_not_positive_or_not_one_an_action_are_refused(weights):
-    with pytest.raises(ValueError, match="weights of a tilt must be positive and finite, one for each of the"):
+    with pytest.raises(
+        ValueError, match="weights of a tilt must be positive and finite, one for each of the"
+    ):
         probabilities(tilt(UniformPolicy(2), weights), 2)
 
 

@@ -26,7 +26,7 @@ from caliope.policies import (  # isort: skip
 
 # all that an estimator may look at
 from caliope.evidence import Evidence  # isort: skip
-from caliope.gathering import ActionValues, gather  # isort: skip
+from caliope.gathering import ActionValues, gather, target_probabilities  # isort: skip
 from caliope.transforms import clip_ratios, clip_weights, shrink_weights, smooth_weights  # isort: skip
 
 # evidence -> value
@@ -45,6 +45,8 @@ from caliope.estimators import (  # isort: skip
     wdr,
     wis,
 )
+
+from caliope.magic import magic  # isort: skip
 
 # how sure
 from caliope.uncertainty import (  # isort: skip
@@ -69,11 +71,34 @@ from caliope.estimation import estimate  # isort: skip
 from caliope.results import Estimate, Finding, Interval, Table  # isort: skip
 
 if TYPE_CHECKING:
+    from caliope.behaviour import fit_behaviour
     from caliope.io import read_table
+    from caliope.values import (
+        TabularRegressor,
+        cross_fitted_q,
+        fitted_q,
+        fitted_q_by_time,
+        fitted_q_iteration,
+        linear_value,
+        marginalised_is,
+        more_robust_q,
+    )
 
 __version__ = "0.1.0.dev0"
 
-_LAZY = {"read_table": "caliope.io"}  # polars takes a while to import, and the arithmetic does not need it
+# polars and scikit-learn take a while to import, and the arithmetic does not need them
+_LAZY = {
+    "read_table": "caliope.io",
+    "fit_behaviour": "caliope.behaviour",
+    "cross_fitted_q": "caliope.values",
+    "fitted_q": "caliope.values",
+    "fitted_q_by_time": "caliope.values",
+    "fitted_q_iteration": "caliope.values",
+    "linear_value": "caliope.values",
+    "marginalised_is": "caliope.values",
+    "more_robust_q": "caliope.values",
+    "TabularRegressor": "caliope.values",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -93,6 +118,7 @@ __all__ = [
     "SupportError",
     "Table",
     "TabularPolicy",
+    "TabularRegressor",
     "Trajectories",
     "UniformPolicy",
     "action_probabilities",
@@ -102,6 +128,7 @@ __all__ = [
     "bootstrap",
     "clip_ratios",
     "clip_weights",
+    "cross_fitted_q",
     "delta_method",
     "difference",
     "dm",
@@ -109,14 +136,22 @@ __all__ = [
     "draws",
     "effective_n",
     "estimate",
+    "fit_behaviour",
+    "fitted_q",
+    "fitted_q_by_time",
+    "fitted_q_iteration",
     "gather",
     "hcope",
     "influence",
     "jackknife",
     "leave_one_out",
+    "linear_value",
+    "magic",
+    "marginalised_is",
     "maurer_pontil",
     "mix",
     "monte_carlo",
+    "more_robust_q",
     "ois",
     "per_horizon",
     "phis",
@@ -130,6 +165,7 @@ __all__ = [
     "step_is",
     "step_phwis",
     "step_wis",
+    "target_probabilities",
     "tilt",
     "wdr",
     "wis",

@@ -12,11 +12,12 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special
 
-from caliope.estimators import Estimator, dm, monte_carlo, step_wis
+from caliope.estimators import Estimator, dm, monte_carlo, step_wis, wdr
 from caliope.evidence import Evidence
 from caliope.pareto import khat_threshold, smooth_tail
 from caliope.ragged import Float, Int
 from caliope.results import Finding
+from caliope.uncertainty import difference, influence
 
 ENOUGH, TOO_FEW = 200, 100  # effective trajectories: intervals are nominal above, broken below
 MEAN_WEIGHT = (0.8, 1.25)  # of whole trajectories; should be 1
@@ -208,8 +209,26 @@ def estimated_behaviour(estimator: Estimator, e: Evidence) -> Finding | None:
     """Note that the behaviour policy was fitted, and that no interval here knows it."""
     if e.behaviour_known or _unwrapped(estimator) in (monte_carlo, dm):
         return None
-    message = "behaviour probabilities are taken as exact by the intervals; if they were estimated, that error is not included"
+    message = "intervals take behaviour probabilities as exact: the error of estimating them is not included"
     return Finding("B101", "note", message)
+
+
+def values_alone(estimator: Estimator, e: Evidence) -> Finding | None:
+    r"""The direct method, whose interval knows nothing of the error of its values, and whether the log refutes them.
+
+    The weighted corrections of :func:`~caliope.estimators.wdr` estimate that error; where they differ from zero by
+    more than three standard errors, the values are wrong.
+    """
+    if _unwrapped(estimator) is not dm:
+        return None
+    gap = difference(wdr, dm)
+    size, u = float(gap(e)), influence(gap, e)
+    z = size / float(np.sqrt((u**2).sum()) / len(e)) if u.any() else 0.0
+    if np.isfinite(z) and abs(z) > 3 and effective_n(e) >= TESTABLE:
+        message = f"the log refutes the fitted values: its corrections move the estimate by {size:+.3g} (z = {z:.1f})"
+        return Finding("D109", "issue", message, {"correction": size, "z": z})
+    message = "the interval takes the fitted values as exact: their error is not included, and no weight checks them"
+    return Finding("D109", "caution", message, {"correction": size, "z": z})
 
 
 Check = Callable[[Estimator, Evidence], Finding | None]
@@ -222,6 +241,7 @@ CHECKS: tuple[Check, ...] = (
     leaked_lengths,
     length_law,
     ragged_step_wis,
+    values_alone,
     estimated_behaviour,
 )
 

@@ -148,12 +148,17 @@ def wdr(e: Evidence) -> Any:
     ----------
     Thomas & Brunskill (2016). Raghu et al. (2018), appendix A.
     """
+    correction, baseline = wdr_terms(e)
+    return (e.discount * (correction + baseline)).sum(axis=-1)
+
+
+def wdr_terms(e: Evidence) -> tuple[Any, Any]:
+    r"""Parts of :func:`wdr` at each t, (..., T): the weighted corrections :math:`r - \hat Q`, and :math:`\hat V` weighted before."""
     q, v = _values(e)
     weight = e.weight_by_time()
     before = np.concatenate([np.asarray(e.n)[..., None], weight[..., :-1]], axis=-1)
     correction = _ratio(e.total_by_time(e.weight * (e.rewards - q)), weight)
-    baseline = _ratio(e.total_by_time(e.weight_before * v), before)
-    return (e.discount * (correction + baseline)).sum(axis=-1)
+    return correction, _ratio(e.total_by_time(e.weight_before * v), before)
 
 
 def _values(e: Evidence) -> tuple[Any, Any]:

@@ -57,8 +57,8 @@ def gather(
         actions taken.
     gamma : float
         Discount in [0, 1].
-    q : object with ``q(states, actions)`` and ``v(states)``, or array of shape (N, A), optional
-        Values under the target; of an array, :math:`\hat V = \sum_a \pi_e \hat Q` is taken here.
+    q : fitted values, object with ``q(states, actions)`` and ``v(states)``, or array of shape (N, A), optional
+        Values under the target. Of fitted values and arrays :math:`\hat V = \sum_a \pi_e \hat Q` is taken here.
     behaviour_known : bool, optional
         Whether the behaviour probabilities are exact. By default only logged ones of shape (N,) are.
 
@@ -75,6 +75,7 @@ def gather(
     >>> gather(data, [[0.8, 0.2], [0.8, 0.2]], UniformPolicy(2)).rho
     array([1.6, 0.4])
     """
+    fitted_note = (behaviour.note,) if hasattr(behaviour, "note") else ()
     logged = not _is_policy(behaviour) and np.asarray(behaviour).ndim == 1
     acted = _logged(behaviour, data) if logged else _probabilities("behaviour", behaviour, data)
     wanted = _target(target, data, acted, logged=logged)
@@ -96,10 +97,27 @@ def gather(
             q_logged[rows], v[rows] = values(rows, actions, e)
     missing.complain()
     known = logged if behaviour_known is None else behaviour_known
-    notes = _support_notes(unsupported)
+    notes = fitted_note + _support_notes(unsupported)
     return Evidence(
         data.rewards, log_ratio, data.offsets, gamma, q=q_logged, v=v, behaviour_known=known, notes=notes
     )
+
+
+def target_probabilities(data: Trajectories, target: Any, behaviour: Any = None) -> Float:
+    """Probabilities of all actions under a policy at every step of a log, (N, A).
+
+    A policy stated relative to practice needs the behaviour policy beside it.
+    """
+    if not isinstance(target, Relative):
+        table = _probabilities("target", target, data)
+        return np.concatenate([table(rows) for rows in _chunks(data.n_steps)])
+    if behaviour is None or (not _is_policy(behaviour) and np.asarray(behaviour).ndim == 1):
+        raise TypeError(
+            "a target stated relative to practice needs the behaviour probabilities of all actions: give "
+            "target_probabilities(data, target, behaviour)."
+        )
+    acted = _probabilities("behaviour", behaviour, data)
+    return np.concatenate([target.given(data.states[rows], acted(rows)) for rows in _chunks(data.n_steps)])
 
 
 def _chunks(n: int) -> Iterator[slice]:
@@ -111,6 +129,9 @@ def _is_policy(given: object) -> bool:
 
 
 def _probabilities(name: str, given: Any, data: Trajectories) -> Probabilities:
+    if hasattr(given, "on"):
+        kept = given.on(data)
+        return lambda rows: kept[rows]
     if _is_policy(given):
         return lambda rows: action_probabilities(given, data.states[rows], data.n_actions)
     table = np.asarray(given)
@@ -191,9 +212,9 @@ Values = Callable[[slice, Any, Float | None], tuple[Float, Float]]
 def _action_values(q: Any, data: Trajectories) -> Values | None:
     if q is None:
         return None
-    if isinstance(q, ActionValues):
+    if isinstance(q, ActionValues) and not hasattr(q, "on"):
         return lambda rows, actions, e: (q.q(data.states[rows], actions), q.v(data.states[rows]))
-    table = np.asarray(q, dtype=np.float64)
+    table = np.asarray(q.on(data) if hasattr(q, "on") else q, dtype=np.float64)
     if table.shape != (data.n_steps, data.n_actions):
         raise ValueError(
             f"q as an array must have shape ({data.n_steps}, {data.n_actions}), a value for each step and action, "

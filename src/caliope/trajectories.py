@@ -202,6 +202,14 @@ class Trajectories:
         shuffled = np.random.default_rng(rng).permutation(len(self))
         return self[np.sort(shuffled[:size])], self[np.sort(shuffled[size:])]
 
+    def fold_of(self, k: int, *, rng: int | np.random.Generator) -> Int:
+        """Deal the trajectories into k folds of about equal size: the fold of each, (n,)."""
+        if not 2 <= k <= len(self):
+            raise ValueError(
+                f"the number of folds must lie between 2 and the {len(self)} trajectories, got {k}."
+            )
+        return np.random.default_rng(rng).permutation(np.arange(len(self)) % k)
+
     def folds(self, k: int, *, rng: int | np.random.Generator) -> list[tuple[Int, Int]]:
         """Step indices (fit, held out) of k folds that never part a trajectory.
 
@@ -214,11 +222,7 @@ class Trajectories:
         >>> sorted(np.concatenate([held_out for _, held_out in data.folds(4, rng=0)]).tolist())
         [0, 1, 2, 3, 4, 5]
         """
-        if not 2 <= k <= len(self):
-            raise ValueError(
-                f"the number of folds must lie between 2 and the {len(self)} trajectories, got {k}."
-            )
-        fold = np.random.default_rng(rng).permutation(np.arange(len(self)) % k)[self.layout.owner]
+        fold = self.fold_of(k, rng=rng)[self.layout.owner]
         return [(np.flatnonzero(fold != j), np.flatnonzero(fold == j)) for j in range(k)]
 
 

@@ -17,7 +17,7 @@ def as_float(column: nw.Series[Any], dtype: type[np.floating[Any]] = np.float64)
 
 
 def as_array(column: nw.Series[Any]) -> NDArray[Any]:
-    """Values as they are: numbers as numbers with NaN for none, anything else without a NumPy type as objects."""
+    """Values as they are: numbers as numbers, with NaN for none; text as objects, with None for none."""
     if isinstance(column.dtype, nw.Decimal):
         return as_float(column)
     values = column.to_numpy()

@@ -167,10 +167,11 @@ class _Sequence:
         bad = np.flatnonzero(self.inside & (self.steps != stride))
         if len(bad):
             raise ValueError(
-                f"column {self.column.name!r} counts decisions in steps of {stride}, but {len(bad)} steps are longer "
+                f"column {self.column.name!r} counts decisions in steps of {stride}, but has {len(bad)} gaps "
                 f"(first: from {self.at(bad[0])} to {self.at(bad[0] + 1)} in {self.plan.where(bad[0] + 1)}). "
-                "A missing decision is a missing factor in every later weight: insert the row, or cut the episode "
-                "there. If the column is a clock and no counter, cast it to float or datetime: then it only orders."
+                "A missing decision is a missing factor in every later weight: insert the row, or cut the "
+                "episode there. If the column is a clock and no counter, cast it to float or datetime: then it "
+                "only orders the rows."
             )
 
 
@@ -206,8 +207,8 @@ def plan_rows(keys: Frame, episode: str, *, time: str | None) -> Plan:
     nameless = _missing(keys[episode])
     if len(nameless):
         raise ValueError(
-            f"column {episode!r}: {len(nameless)} of {len(keys)} rows name no episode (first: row {nameless[0]}). "
-            "A decision that belongs to nobody cannot be used: fill in the id or drop the row."
+            f"column {episode!r}: {len(nameless)} of {len(keys)} rows name no episode "
+            f"(first: row {nameless[0]}). Fill in the id or drop the row."
         )
     runs = _find_runs(keys[episode])
     if time is None:

@@ -68,9 +68,9 @@ def check_roles(roles: Roles) -> None:
     leaks = [part for part, name in single.items() if part != "time" and name in roles.states]
     if leaks:
         raise ValueError(
-            f"states must hold only what was known before the decision, but it lists "
-            f"{', '.join(f'{single[part]!r} (the {part})' for part in leaks)}: that would give away the answer. "
-            "Take it out of states."
+            "states must hold only what was known before the decision, but lists "
+            f"{', '.join(f'{single[part]!r} (the {part})' for part in leaks)}: it would give the answer away. "
+            "Take it out."
         )
 
 
@@ -84,10 +84,10 @@ def check_present(roles: Roles, types: Types) -> None:
     missing = [name for name in dict.fromkeys((*roles.keys, *roles.contents)) if name not in types]
     if missing:
         available = [str(name) for name in types]
-        listed = ", ".join(map(repr, available)) if len(available) <= _FEW else f"{len(available)} columns"
+        listed = ", ".join(map(repr, available)) if len(available) <= _FEW else f"{len(available)} others"
         raise ValueError(
-            f"the table (or one of its files) has no column {', '.join(_nearest(m, available) for m in missing)}; "
-            f"it has {listed}."
+            "not a column of the table (of all its files): "
+            f"{', '.join(_nearest(name, available) for name in missing)}. There are {listed}."
         )
 
 

@@ -72,7 +72,7 @@ class _Column:
         if len(found):
             raise ValueError(
                 f"column {self.name!r}: {len(found)} of {len(self.values)} rows {fault} "
-                f"(first: {self.values[found[0]]:g} in {self.plan.where(int(found[0]))}). {remedy}"
+                f"(first: {self.values[found[0]]:.15g} in {self.plan.where(int(found[0]))}). {remedy}"
             )
 
 
@@ -87,8 +87,8 @@ def _actions(column: _Column, n_actions: int | None) -> Int:
     if low == 1 and n_actions in (None, high):
         unless = "" if n_actions else f"; if action 0 exists and was never taken, say n_actions={high + 1}"
         raise ValueError(
-            f"column {column.name!r}: none of {len(values)} rows holds action 0, they run from 1 to {high} (first: "
-            f"{values[0]:g} in {column.plan.where(0)}). Actions are numbered from 0: subtract 1{unless}."
+            f"column {column.name!r}: none of {len(values)} rows holds action 0, they run from 1 to {high} "
+            f"(first: {values[0]:g} in {column.plan.where(0)}). Actions are numbered from 0: subtract 1{unless}."
         )
     if n_actions is not None:
         beyond = f"hold an action beyond n_actions={n_actions}"
@@ -139,8 +139,9 @@ def read_table(
     Parameters
     ----------
     source : path, list of paths, glob, or frame
-        Parquet (.parquet, .pq) or CSV (.csv, .csv.gz) files, those of a glob in the order of their names; or a
-        polars DataFrame or LazyFrame, a pandas DataFrame, a pyarrow Table.
+        Parquet (.parquet, .pq) or CSV (.csv, .csv.gz) files, those of a glob in the order of their names; or
+        a polars DataFrame or LazyFrame, a pandas DataFrame, a pyarrow Table. Files and lazy queries are read
+        twice: first the episode and the time, then everything.
     episode : str
         Column that tells which rows belong together: numbers or text. It becomes ``ids``.
     action : str
@@ -183,14 +184,15 @@ def read_table(
     del keys
     filled = _fill(batches, plan, roles, dtype=state_type(roles, types))
     columns = {name: _Column(name, values, plan) for name, values in filled.numbers.items()}
+    optional: dict[str, Any] = {"n_actions": n_actions, "columns": filled.kept}
+    if terminated is not None:
+        optional["terminated"] = _terminated(columns[terminated])
     return Trajectories(
         filled.states,
         _actions(columns[action], n_actions),
         _rewards(columns[reward]),
         plan.offsets,
-        n_actions=n_actions,
-        terminated=None if terminated is None else _terminated(columns[terminated]),
-        columns=filled.kept,
         feature_names=roles.states,
         ids=plan.ids,
+        **optional,
     )

@@ -1,0 +1,83 @@
+"""Fit a behaviour policy on the log, and remember how: on the same trajectories, or across folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from caliope.policies import Policy, action_probabilities
+from caliope.ragged import Float, read_only
+from caliope.results import Finding
+from caliope.trajectories import Trajectories
+
+
+@dataclass(frozen=True, eq=False)
+class FittedBehaviour:
+    """A fitted model of who acted, with its probabilities for the log that it was fitted on.
+
+    It is itself a policy. On its own log :func:`~caliope.gathering.gather` uses ``probabilities``, which in
+    mode ``"cross"`` come from models that have not seen the trajectory; elsewhere it predicts.
+    """
+
+    model: Policy  # fitted on the whole log
+    probabilities: Float  # (N, A)
+    mode: str
+    note: Finding
+    data: Trajectories
+
+    @property
+    def classes_(self) -> Any:
+        """The actions that the model knows."""
+        return self.model.classes_
+
+    def predict_proba(self, X: ArrayLike) -> Any:
+        """Predict with the model that was fitted on the whole log."""
+        return self.model.predict_proba(X)
+
+    def on(self, data: Trajectories) -> Float:
+        """Probabilities of all actions in a log: those kept for its own, predictions for any other, (N, A)."""
+        if data is self.data:
+            return self.probabilities
+        return action_probabilities(self.model, data.states, data.n_actions)
+
+
+def fit_behaviour(
+    model: Any,
+    data: Trajectories,
+    *,
+    mode: Literal["same", "cross"],
+    folds: int = 5,
+    rng: int | np.random.Generator = 0,
+) -> FittedBehaviour:
+    """Fit any scikit-learn classifier to the logged actions.
+
+    ``mode="same"`` fits and predicts on the same trajectories: for the importance-sampling family this has a
+    lower error than even the true probabilities (Hanna et al. 2019), as long as the model does not memorise.
+    ``mode="cross"`` predicts every trajectory by a model fitted without it, for the doubly robust family and
+    flexible models; folds never part a trajectory. Which one it was is noted in every estimate.
+
+    Examples
+    --------
+    >>> from caliope.domains import ward
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> fitted = fit_behaviour(LogisticRegression(), ward.simulate(50, rng=0), mode="cross", rng=0)
+    >>> fitted.probabilities.shape
+    (385, 3)
+    """
+    if mode not in ("same", "cross"):
+        raise ValueError(f"mode must be 'same' or 'cross', got {mode!r}.")
+    whole = clone(model).fit(data.states, data.actions)
+    if mode == "same":
+        table = action_probabilities(whole, data.states, data.n_actions)
+        message = "the behaviour policy was fitted on the same trajectories that it weighs"
+    else:
+        table = np.empty((data.n_steps, data.n_actions))
+        for fit, held_out in data.folds(folds, rng=rng):
+            part = clone(model).fit(data.states[fit], data.actions[fit])
+            table[held_out] = action_probabilities(part, data.states[held_out], data.n_actions)
+        message = f"the behaviour policy was cross-fitted: each trajectory by a model of {folds - 1} in {folds} others"
+    return FittedBehaviour(whole, read_only(table), mode, Finding("B102", "note", message), data)
