@@ -14,6 +14,7 @@ from caliope.ragged import Float
 from caliope.results import Finding, Interval
 from caliope.uncertainty import check_level
 
+_ROUNDING = 1e-9  # sums and products of floats may leave their exact range by this much
 _GRID = 200  # truncation levels tried on the part of the log that is set aside for choosing one
 
 
@@ -34,20 +35,24 @@ def maurer_pontil(
     Maurer & Pontil (2009), theorem 4.
     """
     low, high = _check(e, returns_in, level)
-    rho = e.rho[e.layout.last]
-    if rho.max() > max_weight:
+    rho, n = e.rho[e.layout.last], len(e)
+    if not max_weight > 0:
+        raise ValueError(f"max_weight must be positive, got {max_weight}.")
+    if rho.max() > max_weight * (1 + _ROUNDING):
         raise ValueError(f"max_weight is {max_weight:g}, but a trajectory has weight {rho.max():.6g}.")
-    x, n = rho * (e.returns - low), len(e)
     log_term = np.log(2 / ((1 - level) / 2))
-    arm = np.sqrt(2 * x.var(ddof=1) * log_term / n) + 7 * max_weight * (high - low) * log_term / (3 * (n - 1))
+
+    def lower(x: Float) -> float:
+        arm = np.sqrt(2 * x.var(ddof=1) * log_term / n) + 7 * max_weight * (high - low) * log_term / (
+            3 * (n - 1)
+        )
+        return max(0.0, float(x.mean() - arm))
+
+    # Above by a bound below on rho (b - G), not by one above on rho (G - a): where the target acts without
+    # support, weight is missing, and the second would take it for a return of a.
     changed = any(note.code.startswith("W") for note in e.notes)
-    return Interval(
-        float(max(low, low + x.mean() - arm)),
-        float(min(high, low + x.mean() + arm)),
-        level,
-        "Maurer-Pontil",
-        _assumptions(e, changed=changed),
-    )
+    below, above = low + lower(rho * (e.returns - low)), high - lower(rho * (high - e.returns))
+    return _interval(below, above, (low, high), level, "Maurer-Pontil", _assumptions(e, changed=changed))
 
 
 def hcope(
@@ -71,7 +76,7 @@ def hcope(
     ----------
     Thomas, Theocharous & Ghavamzadeh (2015), high-confidence off-policy evaluation.
     """
-    low, _ = _check(e, returns_in, level)
+    low, high = _check(e, returns_in, level)
     if not 0 < share < 1:
         raise ValueError(f"share must lie between 0 and 1, got {share}.")
     x = np.random.default_rng(rng).permutation(e.rho[e.layout.last] * (e.returns - low))
@@ -80,7 +85,8 @@ def hcope(
         raise ValueError(f"the bound needs at least 4 trajectories, got {len(x)}.")
     choose, rest = x[:size], x[size:]
     bound = _truncated_bound(rest, _choose_truncation(choose, len(rest), level), len(rest), level)
-    return Interval(float(max(low, low + bound)), np.inf, level, "HCOPE lower bound", _assumptions(e))
+    below = max(low, low + bound)
+    return _interval(below, np.inf, (low, high), level, "HCOPE lower bound", _assumptions(e))
 
 
 def _truncated_bound(x: Float, c: float, n: int, level: float) -> float:
@@ -119,7 +125,26 @@ def betting(
     delta = (1 - level) / 2
     below = low + _betting_lower(rho * (returns - low), high - low, delta)
     above = high - _betting_lower(rho * (high - returns), high - low, delta)
-    return Interval(float(below), float(max(above, below)), level, "betting", _assumptions(e))
+    return _interval(below, above, (low, high), level, "betting", _assumptions(e))
+
+
+def _interval(
+    below: float,
+    above: float,
+    returns_in: tuple[float, float],
+    level: float,
+    method: str,
+    findings: tuple[Finding, ...],
+) -> Interval:
+    """No interval where nothing is left between the two ends: that refutes a condition, or is rare bad luck."""
+    low, high = returns_in
+    if below <= above and below < high and above > low:
+        return Interval(float(below), float(above), level, method, findings)
+    message = (
+        f"no value in [{returns_in[0]:g}, {returns_in[1]:g}] is compatible with the log (at least {below:.4g}, at most "
+        f"{above:.4g}): the behaviour probabilities or the range of the returns must be wrong; no interval is given"
+    )
+    return Interval(np.nan, np.nan, level, method, (*findings, Finding("U105", "issue", message)))
 
 
 def _betting_lower(x: Float, scale: float, delta: float) -> float:
@@ -158,7 +183,10 @@ def _check(e: Evidence, returns_in: tuple[float, float], level: float) -> tuple[
     refuse_counts(e)
     if len(e) < 2:
         raise ValueError("a bound needs at least 2 trajectories.")
-    outside = np.flatnonzero((e.returns < low) | (e.returns > high))
+    if not np.isfinite(e.rho[e.layout.last]).all():
+        raise ValueError("the weights leave the range of a float: no bound can be computed. Cap them first.")
+    slack = _ROUNDING * (high - low)
+    outside = np.flatnonzero((e.returns < low - slack) | (e.returns > high + slack))
     if len(outside):
         raise ValueError(
             f"{len(outside)} returns lie outside returns_in = [{low:g}, {high:g}] "
@@ -177,7 +205,10 @@ def _assumptions(e: Evidence, *, changed: bool = False) -> tuple[Finding, ...]:
                 "the behaviour probabilities were estimated: the guarantee of a distribution-free bound does not hold",
             )
         )
-    if changed or any(note.code == "W104" for note in e.notes):
+    # Smoothing raises weights; a cap read off the log makes all values depend on each other.
+    if changed or any(
+        note.code == "W104" or (note.code == "W102" and "at" not in note.numbers) for note in e.notes
+    ):
         findings.append(
             Finding(
                 "U104",

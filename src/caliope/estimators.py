@@ -153,7 +153,7 @@ def wdr(e: Evidence) -> Any:
 
 
 def wdr_terms(e: Evidence) -> tuple[Any, Any]:
-    r"""Parts of :func:`wdr` at each t, (..., T): the weighted corrections :math:`r - \hat Q`, and :math:`\hat V` weighted before."""
+    r"""The two parts of :func:`wdr` at each t, (..., T): corrections, and the baseline :math:`\hat V` before them."""
     q, v = _values(e)
     weight = e.weight_by_time()
     before = np.concatenate([np.asarray(e.n)[..., None], weight[..., :-1]], axis=-1)

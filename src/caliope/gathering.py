@@ -30,6 +30,14 @@ class ActionValues(Protocol):
         r""":math:`\hat V(s)` for each row, (N,)."""
 
 
+@runtime_checkable
+class OnLog(Protocol):
+    """Something fitted that keeps its numbers for a log: out of fold, where it was cross-fitted."""
+
+    def on(self, data: Trajectories) -> Float:
+        """A number for every step and action of a log, (N, A)."""
+
+
 Probabilities = Callable[[slice], Float]  # rows -> (m, A), or (m,) where only logged probabilities exist
 
 
@@ -75,7 +83,7 @@ def gather(
     >>> gather(data, [[0.8, 0.2], [0.8, 0.2]], UniformPolicy(2)).rho
     array([1.6, 0.4])
     """
-    fitted_note = (behaviour.note,) if hasattr(behaviour, "note") else ()
+    note = getattr(behaviour, "note", None)
     logged = not _is_policy(behaviour) and np.asarray(behaviour).ndim == 1
     acted = _logged(behaviour, data) if logged else _probabilities("behaviour", behaviour, data)
     wanted = _target(target, data, acted, logged=logged)
@@ -88,16 +96,15 @@ def gather(
         b, actions = acted(rows), data.actions[rows]
         b_logged = b if logged else b[np.arange(len(actions)), actions]
         missing.look(rows, b_logged)
-        e_logged, e = wanted(rows, b, b_logged)
+        e_logged, e, part = wanted(rows, b, b_logged)
         with np.errstate(divide="ignore"):
             log_ratio[rows] = np.log(e_logged) - np.log(np.where(b_logged > 0, b_logged, 1.0))
-        if e is not None:
-            unsupported[rows] = (e * (never if logged else b == 0)).sum(axis=1)
+        unsupported[rows] = (part * (never if logged else b == 0)).sum(axis=1)
         if values is not None and q_logged is not None and v is not None:
             q_logged[rows], v[rows] = values(rows, actions, e)
     missing.complain()
     known = logged if behaviour_known is None else behaviour_known
-    notes = fitted_note + _support_notes(unsupported)
+    notes = ((note,) if isinstance(note, Finding) else ()) + _support_notes(unsupported)
     return Evidence(
         data.rewards, log_ratio, data.offsets, gamma, q=q_logged, v=v, behaviour_known=known, notes=notes
     )
@@ -129,11 +136,12 @@ def _is_policy(given: object) -> bool:
 
 
 def _probabilities(name: str, given: Any, data: Trajectories) -> Probabilities:
-    if hasattr(given, "on"):
-        kept = given.on(data)
-        return lambda rows: kept[rows]
+    if isinstance(given, OnLog):
+        return _probabilities(name, given.on(data), data)
     if _is_policy(given):
-        return lambda rows: action_probabilities(given, data.states[rows], data.n_actions)
+        return lambda rows: action_probabilities(
+            given, data.states[rows], data.n_actions, first_row=rows.start
+        )
     table = np.asarray(given)
     if table.dtype.kind not in "fiub":
         raise TypeError(
@@ -168,26 +176,26 @@ def _logged(given: Any, data: Trajectories) -> Probabilities:
     return lambda rows: column[rows]
 
 
-Wanted = Callable[[slice, Float, Float], tuple[Float, Float | None]]
+Wanted = Callable[[slice, Float, Float], tuple[Float, Float | None, Float]]
 
 
 def _target(target: Any, data: Trajectories, acted: Probabilities, *, logged: bool) -> Wanted:
-    """Rows, behaviour there and at the logged action -> target at the logged action, and for all actions."""
+    """Rows, behaviour there and at the logged action -> target there, for all actions, and what needs support."""
     if isinstance(target, Relative):
         return _relative_to_logged(target, data) if logged else _relative(target, data)
     table = _probabilities("target", target, data)
 
-    def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None]:
+    def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None, Float]:
         e = table(rows)
-        return e[np.arange(len(e)), data.actions[rows]], e
+        return e[np.arange(len(e)), data.actions[rows]], e, e
 
     return wanted
 
 
 def _relative(target: Relative, data: Trajectories) -> Wanted:
-    def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None]:
+    def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None, Float]:
         e = target.given(data.states[rows], b)
-        return e[np.arange(len(e)), data.actions[rows]], e
+        return e[np.arange(len(e)), data.actions[rows]], e, e
 
     return wanted
 
@@ -199,9 +207,13 @@ def _relative_to_logged(target: Relative, data: Trajectories) -> Wanted:
             "logged actions, (N,), were given."
         )
 
-    def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None]:
-        share, new = target.share_of(data.states[rows], data.actions[rows], data.n_actions)
-        return (1 - share) * b_logged + share * new, None
+    def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None, Float]:
+        share, new = target.share_of(data.states[rows], data.n_actions)
+        return (
+            (1 - share) * b_logged + share * new[np.arange(len(new)), data.actions[rows]],
+            None,
+            share * new,
+        )
 
     return wanted
 
@@ -212,9 +224,9 @@ Values = Callable[[slice, Any, Float | None], tuple[Float, Float]]
 def _action_values(q: Any, data: Trajectories) -> Values | None:
     if q is None:
         return None
-    if isinstance(q, ActionValues) and not hasattr(q, "on"):
-        return lambda rows, actions, e: (q.q(data.states[rows], actions), q.v(data.states[rows]))
-    table = np.asarray(q.on(data) if hasattr(q, "on") else q, dtype=np.float64)
+    if isinstance(q, ActionValues) and not isinstance(q, OnLog):
+        return _from_functions(q, data)
+    table = np.asarray(q.on(data) if isinstance(q, OnLog) else q, dtype=np.float64)
     if table.shape != (data.n_steps, data.n_actions):
         raise ValueError(
             f"q as an array must have shape ({data.n_steps}, {data.n_actions}), a value for each step and action, "
@@ -225,6 +237,19 @@ def _action_values(q: Any, data: Trajectories) -> Values | None:
         if e is None:
             raise TypeError("q as an array needs the behaviour probabilities of all actions, (N, A), here.")
         return table[rows][np.arange(len(actions)), actions], (e * table[rows]).sum(axis=1)
+
+    return values
+
+
+def _from_functions(q: ActionValues, data: Trajectories) -> Values:
+    def values(rows: slice, actions: Any, e: Float | None) -> tuple[Float, Float]:
+        found = np.asarray(q.q(data.states[rows], actions)), np.asarray(q.v(data.states[rows]))
+        for name, x in zip(("q", "v"), found, strict=True):
+            if x.shape != (len(actions),):
+                raise ValueError(
+                    f"{name}(...) must return one value a row, shape ({len(actions)},), got {x.shape}."
+                )
+        return found
 
     return values
 

@@ -54,18 +54,18 @@ def smooth_tail(weights: Float) -> Tail:
     None is made larger than the largest was. Fewer than five weights in the tail, or a tail without spread,
     leave everything as it is.
     """
-    n = len(weights)
-    size = tail_size(n)
-    order = np.argsort(weights, kind="stable")
-    if size < 5 or n <= size:
+    positive = np.flatnonzero(weights > 0)
+    size = tail_size(len(positive))
+    order = positive[np.argsort(weights[positive], kind="stable")]
+    if size < 5:
         return Tail(weights, float("nan"))
-    tail = order[-size:]
     cutoff = weights[order[-size - 1]]
-    excess = weights[tail] - cutoff
-    if excess[-1] <= 0 or cutoff <= 0 or excess[int(size / 4 + 0.5) - 1] <= 0:
+    tail = order[-size:]
+    tail = tail[weights[tail] > cutoff]  # what ties with the cut-off has no excess
+    if len(tail) < 5:
         return Tail(weights, float("nan"))
-    k, sigma = fit_pareto(excess)
-    p = (np.arange(1, size + 1) - 0.5) / size
+    k, sigma = fit_pareto(weights[tail] - cutoff)
+    p = (np.arange(1, len(tail) + 1) - 0.5) / len(tail)
     quantile = -np.log1p(-p) * sigma if abs(k) < 1e-12 else np.expm1(-k * np.log1p(-p)) * sigma / k
     smoothed = weights.copy()
     smoothed[tail] = np.minimum(cutoff + quantile, weights[tail[-1]])

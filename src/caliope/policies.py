@@ -35,7 +35,7 @@ class Policy(Protocol):
         """Probabilities of shape (len(X), len(classes_))."""
 
 
-def action_probabilities(policy: Policy, states: ArrayLike, n_actions: int) -> Float:
+def action_probabilities(policy: Policy, states: ArrayLike, n_actions: int, *, first_row: int = 0) -> Float:
     """Ask a policy for the probability of every action in every state, (N, n_actions).
 
     The one place that maps ``classes_`` to columns. An action that the policy was never fitted on gets
@@ -63,7 +63,7 @@ def action_probabilities(policy: Policy, states: ArrayLike, n_actions: int) -> F
         )
     table = np.zeros((len(states), n_actions))
     table[:, classes] = proba
-    return check_probabilities(table, type(policy).__name__)
+    return check_probabilities(table, type(policy).__name__, first_row=first_row)
 
 
 def _as_classes(policy: Policy, n_actions: int) -> Int:
@@ -82,7 +82,7 @@ def _as_classes(policy: Policy, n_actions: int) -> Int:
     return classes.astype(np.int64)
 
 
-def check_probabilities(table: NDArray[Any], name: str) -> Float:
+def check_probabilities(table: NDArray[Any], name: str, *, first_row: int = 0) -> Float:
     """Raise unless every row is a distribution; return it as float64."""
     table = np.asarray(table, dtype=np.float64)
     bad = ~(np.isfinite(table).all(axis=1) & (table >= -_TOLERANCE).all(axis=1))
@@ -91,7 +91,7 @@ def check_probabilities(table: NDArray[Any], name: str) -> Float:
         row = int(np.argmax(bad | off))
         raise ValueError(
             f"{name}: every row must hold probabilities that sum to 1; {int((bad | off).sum())} of {len(table)} "
-            f"do not (first: row {row}, sum {table[row].sum():.6g}, smallest {table[row].min():.6g}). "
+            f"do not (first: row {first_row + row}, sum {table[row].sum():.6g}, smallest {table[row].min():.6g}). "
             "Log-probabilities or scores are not probabilities."
         )
     return np.clip(table, 0.0, None) if (table < 0).any() else table
@@ -138,6 +138,10 @@ class UniformPolicy:
 
     n_actions: int
 
+    def __post_init__(self) -> None:
+        if self.n_actions != int(self.n_actions) or self.n_actions < 1:
+            raise ValueError(f"n_actions must be a whole number, 1 or more, got {self.n_actions}.")
+
     @cached_property
     def classes_(self) -> Int:
         """All actions, 0 to n_actions - 1."""
@@ -165,8 +169,9 @@ class GreedyPolicy:
 
     def predict_proba(self, X: ArrayLike) -> Float:
         """1 for the most likely action, 0 for the others."""
-        proba = np.asarray(self.policy.predict_proba(X))
-        return np.eye(proba.shape[1])[proba.argmax(axis=1)]
+        classes = np.asarray(self.policy.classes_)
+        table = action_probabilities(self.policy, X, int(classes.max()) + 1)
+        return np.eye(table.shape[1])[table.argmax(axis=1)][:, classes.astype(np.int64)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,9 +182,9 @@ class Practice:
         """Probabilities of all actions, once those of the behaviour policy are known, (N, A)."""
         return behaviour
 
-    def share_of(self, states: Float, actions: Int, n_actions: int) -> tuple[float, Float]:
+    def share_of(self, states: Float, n_actions: int) -> tuple[float, Float]:
         r"""Share :math:`\alpha` of the decisions that change, and the new policy's probability of each action."""
-        return 0.0, np.zeros(len(actions))
+        return 0.0, np.zeros((len(states), n_actions))
 
 
 practice = Practice()
@@ -195,9 +200,8 @@ class _MixWithPractice:
         new = action_probabilities(self.policy, states, behaviour.shape[1])
         return (1 - self.share) * behaviour + self.share * new
 
-    def share_of(self, states: Float, actions: Int, n_actions: int) -> tuple[float, Float]:
-        new = action_probabilities(self.policy, states, n_actions)
-        return self.share, new[np.arange(len(actions)), actions]
+    def share_of(self, states: Float, n_actions: int) -> tuple[float, Float]:
+        return self.share, action_probabilities(self.policy, states, n_actions)
 
 
 Weights = Float | Callable[[Float], ArrayLike]
@@ -208,7 +212,10 @@ class _TiltOfPractice:
     weights: Weights
 
     def given(self, states: Float, behaviour: Float) -> Float:
-        return _tilted(behaviour, _weigh(self.weights, states, behaviour.shape[1]))
+        weights = _weigh(self.weights, states, behaviour.shape[1])
+        # Weights relative to the first and rows relative to their own sum: a constant tilt changes nothing at all.
+        product = behaviour * (weights / weights[:, :1])
+        return product * (behaviour.sum(axis=1, keepdims=True) / product.sum(axis=1, keepdims=True))
 
 
 def _tilted(proba: Float, weights: Float) -> Float:
@@ -223,12 +230,20 @@ def _weigh(weights: Weights, states: Float, n_actions: int) -> Float:
         raise ValueError(
             f"the weights of a tilt must be positive and finite, one for each of the {n_actions} actions (or a "
             f"function of the states that returns them for each row); got shape {values.shape}, smallest "
-            f"{values.min():.6g}. A weight of 0 forbids an action: state that as a policy of its own."
+            f"{values.min(initial=np.inf):.6g}. A weight of 0 forbids an action: state that as a policy of its own."
         )
     return values
 
 
 Relative = Practice | _MixWithPractice | _TiltOfPractice
+
+
+def _refuse_relative(*policies: Any) -> None:
+    for policy in policies:
+        if isinstance(policy, _MixWithPractice | _TiltOfPractice):
+            raise TypeError(
+                "a change to practice cannot be changed again: state the whole of it in one mix or tilt."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +282,7 @@ def mix(policy: Policy | Practice, other: Policy, share: float) -> Any:
         raise ValueError(f"share must lie in [0, 1], got {share}.")
     if isinstance(other, Practice):
         raise TypeError("practice comes first: mix(practice, policy, share).")
+    _refuse_relative(policy, other)
     return _MixWithPractice(other, share) if isinstance(policy, Practice) else _Mixture(policy, other, share)
 
 
@@ -281,7 +297,11 @@ class _Tilted:
 
     def predict_proba(self, X: Any) -> Float:
         X = np.asarray(X)
-        return _tilted(np.asarray(self.policy.predict_proba(X)), _weigh(self.weights, X, len(self.classes_)))
+        known = np.asarray(self.policy.classes_).astype(np.int64)
+        given = np.asarray(self.weights(X) if callable(self.weights) else self.weights, dtype=np.float64)
+        n_actions = max(given.shape[-1] if given.ndim else 0, int(known.max()) + 1)
+        table = action_probabilities(self.policy, X, n_actions)
+        return _tilted(table, _weigh(given, X, n_actions))[:, known]
 
 
 def tilt(policy: Policy | Practice, weights: ArrayLike | Callable[[Float], ArrayLike]) -> Any:
@@ -298,5 +318,6 @@ def tilt(policy: Policy | Practice, weights: ArrayLike | Callable[[Float], Array
     >>> tilt(UniformPolicy(2), [1.0, 3.0]).predict_proba([[0]])
     array([[0.25, 0.75]])
     """
+    _refuse_relative(policy)
     given = weights if callable(weights) else read_only(np.asarray(weights, dtype=np.float64))
     return _TiltOfPractice(given) if isinstance(policy, Practice) else _Tilted(policy, given)

@@ -31,6 +31,12 @@ class Finding:
     message: str
     numbers: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.level not in _VERDICTS:
+            raise ValueError(
+                f"the level of a finding must be one of {', '.join(_VERDICTS)}, got {self.level!r}."
+            )
+
     def __str__(self) -> str:
         return f"{self.code} {self.level}: {self.message}"
 
@@ -70,7 +76,9 @@ class Interval:
         return self.low <= value <= self.high
 
     def __str__(self) -> str:
-        text = f"{_interval_text(self)} at {self.level:.0%}" + (f", {self.method}" if self.method else "")
+        text = f"{_interval_text(self)} at {_percent(self.level)}" + (
+            f", {self.method}" if self.method else ""
+        )
         return "\n".join([text, *(f"  {finding}" for finding in self.findings)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,7 +117,7 @@ class Estimate:
         return {
             "estimator": self.label,
             "value": _number(self.value, self.interval),
-            f"{self.interval.level:.0%} interval": _interval_text(self.interval),
+            f"{_percent(self.interval.level)} interval": _interval_text(self.interval),
             "n": str(self.n),
             "effective n": f"{self.effective_n:.1f}",
             "verdict": self.verdict,
@@ -188,7 +196,7 @@ class Table(Sequence[R], Generic[R]):
     def __getitem__(self, which: int | str | slice) -> R | Table[R]:
         if isinstance(which, slice):
             return Table(self.rows[which], self.title)
-        if isinstance(which, int):
+        if not isinstance(which, str):
             return self.rows[which]
         found = [row for row in self.rows if getattr(row, "name", None) == which]
         if len(found) != 1:
@@ -247,7 +255,12 @@ class Table(Sequence[R], Generic[R]):
         return header, [[row.get(name, "") for name in header] for row in cells]
 
     def _whose(self, finding: Finding) -> str:
-        names = [str(getattr(row, "name", "")) for row in self.rows if finding in _all_findings(row)]
+        # By what is printed, as in findings: the numbers behind it may differ in the last digit.
+        same = [{(f.code, f.message) for f in _all_findings(row)} for row in self.rows]
+        whose = (
+            row for row, said in zip(self.rows, same, strict=True) if (finding.code, finding.message) in said
+        )
+        names = [str(getattr(row, "name", "")) for row in whose]
         return "" if len(names) == len(self.rows) else f" [{', '.join(names)}]"
 
 
@@ -264,6 +277,11 @@ def _aligned(column: Sequence[str]) -> list[str]:
     width = max(len(cell) for cell in column)
     numeric = all(re.fullmatch(r"-?\d.*|-?inf|nan|", cell) for cell in column[1:])
     return [cell.rjust(width) if numeric else cell.ljust(width) for cell in column]
+
+
+def _percent(level: float) -> str:
+    """No rounding: 0.999 is not 100%."""
+    return f"{100 * level:g}%"
 
 
 def _finite(x: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -85,11 +86,11 @@ class Trajectories:
         _check_length("ids", called, n, "trajectories")
         names = _as_names(feature_names, x.shape[1])
         where = _Locator(starts, called)
-        r = np.asarray(rewards)
+        r = _unmasked("rewards", rewards)
         _check_length("rewards", r, n_steps, "steps")
         _check_finite("rewards", r, where)
         _check_states(x, names, where)
-        a = np.asarray(actions)
+        a = _unmasked("actions", actions)
         _check_length("actions", a, n_steps, "steps")
         a, count = _as_actions(a, n_actions, where)
         checked = {
@@ -161,7 +162,10 @@ class Trajectories:
         return state | {"columns": dict(self.columns)}  # a mappingproxy cannot be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, columns=MappingProxyType(state["columns"]))
+        # An unpickled array is writeable: neither pickle nor deepcopy keeps the flag.
+        frozen = {k: read_only(x) if isinstance(x, np.ndarray) else x for k, x in state.items()}
+        columns = MappingProxyType({k: read_only(x) for k, x in state["columns"].items()})
+        self.__dict__.update(frozen | {"columns": columns})
 
     @cached_property
     def layout(self) -> Ragged:
@@ -244,6 +248,14 @@ class _Locator:
         return f"trajectory {self.ids[i]}, step {row - self.offsets[i]}"
 
 
+def _unmasked(name: str, x: ArrayLike) -> NDArray[Any]:
+    if np.ma.is_masked(x):
+        raise ValueError(
+            f"{name} has masked entries. Impute or drop them before loading; Caliope never guesses."
+        )
+    return np.asarray(x)
+
+
 def _check_length(name: str, x: NDArray[Any], expected: int, of: str) -> None:
     if x.shape != (expected,):
         raise ValueError(f"{name} must have shape ({expected},), one for each of the {of}, got {x.shape}.")
@@ -270,7 +282,7 @@ def _check_states(states: Float, names: tuple[str, ...], where: _Locator) -> Non
 
 
 def _as_states(states: ArrayLike) -> Float:
-    given = np.asarray(states)
+    given = _unmasked("states", states)
     if given.ndim == 1:
         given = given[:, None]
     if given.ndim != 2 or given.shape[1] == 0:
@@ -298,11 +310,18 @@ def _as_actions(actions: NDArray[Any], n_actions: int | None, where: _Locator) -
         )
     if actions.dtype.kind == "f":
         # NaN is caught here too: it is not equal to its own floor.
-        fractional = np.flatnonzero(actions != np.floor(actions))
+        fractional = np.flatnonzero(~(np.isfinite(actions) & (actions == np.floor(actions))))
         _raise_for("actions must be whole numbers", fractional, actions, where)
     low, high = actions.min(), actions.max()
     _raise_for("actions must not be negative", np.flatnonzero(actions < 0), actions, where)
-    count = int(high) + 1 if n_actions is None else int(n_actions)
+    if high >= 2**31:
+        _raise_for(
+            "actions must be numbered from 0 without large gaps",
+            np.flatnonzero(actions >= 2**31),
+            actions,
+            where,
+        )
+    count = int(high) + 1 if n_actions is None else _as_count(n_actions)
     if low == 1 and high == count and n_actions is not None:
         raise ValueError(
             f"actions run from 1 to {int(high)}, but the {count} actions are numbered 0 to {count - 1}: subtract 1."
@@ -315,6 +334,13 @@ def _as_actions(actions: NDArray[Any], n_actions: int | None, where: _Locator) -
     beyond = np.flatnonzero(actions >= count)
     _raise_for(f"actions must lie below n_actions={count}", beyond, actions, where)
     return actions.astype(np.int64, copy=False), count
+
+
+def _as_count(n_actions: Any) -> int:
+    try:
+        return operator.index(n_actions)
+    except TypeError:
+        raise TypeError(f"n_actions must be a whole number, got {n_actions!r}.") from None
 
 
 def _raise_for(rule: str, bad: Int, values: NDArray[Any], where: _Locator) -> None:
@@ -350,6 +376,7 @@ def _as_positions(which: Any, n: int) -> Int:
         return np.flatnonzero(chosen)
     if chosen.ndim != 1 or (len(chosen) and not np.issubdtype(chosen.dtype, np.integer)):
         raise IndexError("trajectories are chosen by whole numbers, a mask over trajectories, or a slice.")
-    if len(chosen) and (chosen.min() < -n or chosen.max() >= n):
-        raise IndexError(f"trajectory {int(chosen.max())} is out of range for {n} trajectories.")
+    outside = chosen[(chosen < -n) | (chosen >= n)]
+    if len(outside):
+        raise IndexError(f"trajectory {int(outside[0])} is out of range for {n} trajectories.")
     return np.where(chosen < 0, chosen + n, chosen).astype(np.int64)

@@ -51,16 +51,17 @@ def clip_weights(e: Evidence, at: float | None = None) -> Evidence:
     """
     if at is not None:
         _check_positive("at", at)
-        log_cap = np.full(e.layout.horizon, np.log(at))
+        log_cap, numbers = np.full(e.layout.horizon, np.log(at)), {"at": at}
         what = f"{at:g}"
     else:
         multiple = max(np.sqrt(len(e)) / 3, 1.0)
         mean = np.asarray(e.with_counts(None).weight_by_time()) / len(e)
         with np.errstate(divide="ignore"):
             log_cap = e.log_scale + np.log(mean) + np.log(multiple)
+        numbers = {"multiple": multiple}
         what = f"{multiple:.3g} times the mean weight of the step"
     capped = np.minimum(e.log_rho, log_cap[e.layout.time])
-    return _with_log_rho(e, capped, "W102", f"capped at {what}")
+    return _with_log_rho(e, capped, "W102", f"capped at {what}", **numbers)
 
 
 def shrink_weights(e: Evidence, strength: float) -> Evidence:
@@ -100,11 +101,13 @@ def smooth_weights(e: Evidence) -> Evidence:
         top = current.max()
         if top == -np.inf:
             break
-        tail = smooth_tail(np.exp(current - top))
+        weights = np.exp(current - top)
+        tail = smooth_tail(weights)
         shapes.append(tail.k)
-        with np.errstate(divide="ignore"):
-            current[alive] = (np.log(tail.weights) + top)[alive]
-        smoothed[rows] = np.where(np.isneginf(e.log_rho[rows]), -np.inf, current[alive])
+        # Only what was smoothed: outside the tail a weight may be too small for a float, and is not zero.
+        moved = alive[tail.weights[alive] != weights[alive]]
+        current[moved] = np.log(tail.weights[moved]) + top
+        smoothed[rows] = current[alive]
     worst = float(np.nanmax(shapes)) if np.isfinite(shapes).any() else float("nan")
     return _with_log_rho(e, smoothed, "W104", f"Pareto-smoothed, largest k {worst:.2f}", k=worst)
 
@@ -121,9 +124,9 @@ def _with_log_rho(e: Evidence, log_rho: Float, code: str, how: str, **numbers: f
     # Once zero, a weight stays zero: -inf minus -inf would be nan, and any finite ratio keeps it there.
     log_ratio = np.where(np.isneginf(before), 0.0, log_rho - np.where(np.isneginf(before), 0.0, before))
     last, old = log_rho[e.layout.last], e.log_rho[e.layout.last]
-    changed = int(
-        (np.abs(np.exp(last - np.where(np.isneginf(old), 0.0, old)) - 1) > 1e-12)[old > -np.inf].sum()
-    )
+    finite = np.isfinite(e.log_rho)
+    moved = np.abs(np.where(finite, log_rho, 0.0) - np.where(finite, e.log_rho, 0.0)) > 1e-12
+    changed = len(np.unique(e.layout.owner[moved]))
     top = old.max()
     kept = float(np.exp(last - top).sum() / np.exp(old - top).sum()) if top > -np.inf else float("nan")
     note = Finding(

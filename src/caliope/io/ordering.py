@@ -93,19 +93,6 @@ def _find_runs(column: nw.Series[Any]) -> _Runs:
     return _Runs(first, np.diff(first, append=len(labels)), number[codes], as_array(heads[appeared[order]]))
 
 
-def _refuse_split(runs: _Runs, episode: str) -> None:
-    if runs.whole:
-        return
-    counts = np.bincount(runs.episode)
-    one = int(np.argmax(counts > 1))
-    rows = runs.first[runs.episode == one]
-    raise ValueError(
-        f"column {episode!r}: {int((counts > 1).sum())} of {len(counts)} episodes lie in separate stretches of "
-        f"rows (first: episode {runs.ids[one]}, from row {rows[0]} and again from row {rows[1]}). Without time= "
-        "the rows of an episode must stand together, in order: say with time= which column orders them."
-    )
-
-
 def _ticks(column: nw.Series[Any]) -> NDArray[Any]:
     """Return the times as numbers: whole ones, except where the column has floats."""
     dtype = column.dtype
@@ -194,6 +181,19 @@ def _place_by_time(runs: _Runs, column: nw.Series[Any]) -> Plan:
     if counted:
         sequence.refuse_gaps()
     return sequence.plan
+
+
+def _refuse_split(runs: _Runs, episode: str) -> None:
+    if runs.whole:
+        return
+    counts = np.bincount(runs.episode)
+    one = int(np.argmax(counts > 1))
+    rows = runs.first[runs.episode == one]
+    raise ValueError(
+        f"column {episode!r}: {int((counts > 1).sum())} of {len(counts)} episodes lie in separate stretches of "
+        f"rows (first: episode {runs.ids[one]}, from row {rows[0]} and again from row {rows[1]}). Without time= "
+        "the rows of an episode must stand together, in order: say with time= which column orders them."
+    )
 
 
 def _missing(column: nw.Series[Any]) -> Int:
