@@ -10,14 +10,14 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[dev,sepsis]'
 	touch $@
 
 demo: setup   ## the main job, on data that comes with the package
 	$(BIN)/caliope demo
 
 test: setup   ## every test, the doctests and the README
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal  # two workers, one thread each
 
 check: setup   ## style and types
 	$(BIN)/ruff check .

@@ -70,3 +70,23 @@ def test_the_log_that_comes_with_the_package_is_what_the_simulator_makes():
         strict=True,
     )
     assert rows == list(expected)
+
+
+@pytest.fixture(scope="module")
+def sepsis():
+    from caliope.domains import icu_sepsis
+
+    try:
+        return icu_sepsis.load()
+    except ModuleNotFoundError as missing:
+        pytest.skip(str(missing))
+
+
+def test_the_exact_values_of_icu_sepsis_are_those_published(sepsis):
+    # Published 0.78 and 0.78, lengths 9.22 and 9.45 by Monte Carlo; exact by dynamic programming.
+    random = np.full((716, 25), 1 / 25)
+    for policy, value, length in ((sepsis.expert, 0.781845, 9.2379), (random, 0.780071, 9.4623)):
+        assert sepsis.process.value(policy) == pytest.approx(value, abs=5e-7)
+        w = sepsis.process
+        clock = TabularMDP(w.initial, w.transitions, np.ones((716, 25)), w.absorbing, w.horizon)
+        assert clock.value(policy) == pytest.approx(length, abs=5e-5)

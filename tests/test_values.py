@@ -390,3 +390,32 @@ def test_blind_values_fail_where_states_look_alike_and_weights_do_not():
     assert cal.dm(e) == pytest.approx(0.76, abs=0.12)
     # The corrections know better; 16% of n is effective here, so 4 standard errors are 0.12.
     assert cal.wdr(e) == pytest.approx(-0.76, abs=0.12)
+
+
+# -- ICU-Sepsis --
+
+
+def test_tabular_fitted_q_solves_the_icu_sepsis_log():
+    """716 states and 25 actions, one-hot by number: fitted Q is dynamic programming on what was logged."""
+    from caliope.domains import icu_sepsis
+
+    try:
+        sepsis = icu_sepsis.load()
+    except ModuleNotFoundError as missing:
+        pytest.skip(str(missing))
+    data = sepsis.process.simulate(sepsis.expert, 400, rng=0)
+    target = np.vstack([0.8 * sepsis.expert + 0.2 / 25, np.full((1, 25), 1 / 25)])
+    # Actions that were never taken in a state have the mean target of all steps in the fit and nothing in the
+    # empirical process; so the target keeps to what was taken.
+    s = data.states[:, 0].astype(int)
+    taken = np.zeros((717, 25))
+    np.add.at(taken, (s, data.actions), 1)
+    target = np.where(taken > 0, target, 0)
+    target[target.sum(axis=1) == 0] = 1 / 25
+    target /= target.sum(axis=1, keepdims=True)
+    exact = empirical(data, 716)
+    v = exact.state_values(target, 0.99)[1]
+    q = exact._expected_rewards + 0.99 * exact.transitions @ v  # 400 steps, as many as there are rounds
+    fit = fitted_q(data, target[s], TabularRegressor(), gamma=0.99, n_iterations=400, per_action=True)
+    logged = np.arange(data.n_steps), data.actions
+    assert fit.on(data)[logged] == pytest.approx(q[s, data.actions], abs=1e-8)

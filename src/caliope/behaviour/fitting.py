@@ -66,7 +66,7 @@ def fit_behaviour(
     >>> from sklearn.linear_model import LogisticRegression
     >>> fitted = fit_behaviour(LogisticRegression(), ward.simulate(50, rng=0), mode="cross", rng=0)
     >>> fitted.probabilities.shape
-    (385, 3)
+    (326, 3)
     """
     if mode not in ("same", "cross"):
         raise ValueError(f"mode must be 'same' or 'cross', got {mode!r}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -48,19 +49,30 @@ class TabularMDP:
         if not np.allclose(self.transitions[going].sum(axis=-1), 1) or not np.isclose(self.initial.sum(), 1):
             raise ValueError("initial and every row of transitions out of a living state must sum to 1.")
 
+    def state_values(self, policy: ArrayLike, gamma: float) -> Float:
+        r""":math:`V_t(s)` under a policy, by dynamic programming, (T + 1, S); the last row, after the end, is 0."""
+        policy = np.asarray(policy, dtype=np.float64)
+        reward = (policy * self._expected_rewards).sum(axis=1)
+        step = np.einsum("sa,sat->st", policy, self.transitions)
+        v = np.zeros((self.horizon + 1, len(self.initial)))
+        for t in reversed(range(self.horizon)):
+            v[t] = np.where(self.absorbing, 0.0, reward + gamma * step @ v[t + 1])
+        return v
+
     def action_values(self, policy: ArrayLike, gamma: float) -> Float:
         r""":math:`Q_t(s, a)` under a policy, by dynamic programming, (T, S, A)."""
-        policy = np.asarray(policy, dtype=np.float64)
-        expected = (self.transitions * self.rewards).sum(axis=-1)
-        q = np.zeros((self.horizon + 1, *expected.shape))
-        for t in reversed(range(self.horizon)):
-            following = np.where(self.absorbing, 0.0, (policy * q[t + 1]).sum(axis=1))
-            q[t] = expected + gamma * self.transitions @ following
-        return q[:-1]
+        following = self.state_values(policy, gamma)[1:]
+        return self._expected_rewards + gamma * np.einsum(
+            "sau,tu->tsa", self.transitions, following, optimize=True
+        )
 
     def value(self, policy: ArrayLike, gamma: float = 1.0) -> float:
         """Exact value of a policy."""
-        return float(self.initial @ (np.asarray(policy) * self.action_values(policy, gamma)[0]).sum(axis=1))
+        return float(self.initial @ self.state_values(policy, gamma)[0])
+
+    @cached_property
+    def _expected_rewards(self) -> Float:
+        return np.einsum("sau,sau->sa", self.transitions, self.rewards)
 
     def simulate(self, policy: ArrayLike, n: int, *, rng: int | np.random.Generator) -> Trajectories:
         """Log n episodes under a policy; column ``behaviour`` holds the probability of each logged action."""

@@ -184,9 +184,6 @@ def read_table(
     del keys
     filled = _fill(batches, plan, roles, dtype=state_type(roles, types))
     columns = {name: _Column(name, values, plan) for name, values in filled.numbers.items()}
-    optional: dict[str, Any] = {"n_actions": n_actions, "columns": filled.kept}
-    if terminated is not None:
-        optional["terminated"] = _terminated(columns[terminated])
     return Trajectories(
         filled.states,
         _actions(columns[action], n_actions),
@@ -194,5 +191,7 @@ def read_table(
         plan.offsets,
         feature_names=roles.states,
         ids=plan.ids,
-        **optional,
+        n_actions=n_actions,
+        terminated=None if terminated is None else _terminated(columns[terminated]),
+        columns=filled.kept,
     )
