@@ -31,6 +31,7 @@ format: setup
 bench: setup   ## timings as ratios, measured in one run
 	$(BIN)/python -m benchmarks.estimators
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.values
 
 bench-peers:   ## the same data through SCOPE-RL, in an environment of its own
 	$(PYTHON) -m benchmarks.peers
