@@ -1,0 +1,188 @@
+"""Neighbours: exact ones against brute force, approximate ones against exact ones, and the policy made of them."""
+
+import numpy as np
+import pytest
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import caliope as cal
+from caliope.behaviour import Exact, InvertedLists, NeighbourPolicy, RandomProjections, load_index, save_index
+
+# The default of `search` is a frozen object; scikit-learn wants plain values there, the public signature has it.
+EXPECTED = {"check_parameters_default_constructible": "search=Exact() is a frozen object, not a plain value"}
+
+
+@parametrize_with_checks([NeighbourPolicy(k=5)], expected_failed_checks=lambda _: EXPECTED)
+def test_the_policy_keeps_the_rules_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def points(kind, seed=0, n=600, d=12):
+    rng = np.random.default_rng(seed)
+    if kind == "random":
+        return rng.normal(size=(n, d)).astype(np.float32)
+    if kind == "clustered":
+        centres = 10 * rng.normal(size=(6, d))
+        return (centres[rng.integers(6, size=n)] + 0.1 * rng.normal(size=(n, d))).astype(np.float32)
+    few = rng.normal(size=(40, d)).astype(np.float32)  # duplicated: each point about fifteen times
+    return few[rng.integers(40, size=n)]
+
+
+@pytest.mark.parametrize("kind", ["random", "clustered", "duplicated"])
+def test_exact_search_is_brute_force(kind):
+    x = points(kind)
+    squared, ids = Exact().build(x).nearest(x[:50], 20)
+    true = ((x[:50, None, :].astype(float) - x) ** 2).sum(axis=2)
+    expected = np.sort(true, axis=1)[:, :20]
+    # Ids may differ between ties, their distances may not.
+    found = np.take_along_axis(true, ids, axis=1)
+    scale = np.median(true)
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-4 * scale)
+    assert squared == pytest.approx(expected, rel=1e-4, abs=1e-4 * scale)
+    assert all(len(set(row)) == 20 for row in ids)
+
+
+@pytest.mark.parametrize(
+    ("search", "recall", "tv"),
+    [(InvertedLists(n_lists=40, n_probe=20), 0.9, 0.05), (RandomProjections(), 0.9, 0.05)],
+)
+def test_approximate_search_comes_close_to_exact(search, recall, tv):
+    x, rng = points("random", n=4000), np.random.default_rng(1)
+    y = rng.integers(5, size=4000)
+    exact, approximate = (NeighbourPolicy(50, search=s).fit(x, y) for s in (Exact(), search))
+    (_, a), (_, b) = exact.kneighbors(x[:300]), approximate.kneighbors(x[:300])
+    assert np.mean([len(set(p) & set(q)) / 50 for p, q in zip(a, b, strict=True)]) > recall
+    # What matters here: the distance between the two distributions of actions.
+    apart = 0.5 * np.abs(exact.predict_proba(x[:300]) - approximate.predict_proba(x[:300])).sum(axis=1)
+    assert apart.mean() < tv
+
+
+@pytest.mark.parametrize(
+    "search", [Exact(), InvertedLists(n_lists=8, n_probe=4), RandomProjections(n_bits=64)]
+)
+def test_an_index_comes_back_from_flat_arrays(search, tmp_path):
+    x = points("random")
+    index = search.build(x)
+    save_index(index, tmp_path / "index")
+    again = load_index(search, tmp_path / "index")
+    assert isinstance(again.points, np.memmap)
+    assert np.array_equal(again.nearest(x[:20], 10)[1], index.nearest(x[:20], 10)[1])
+    with pytest.raises(FileNotFoundError, match="holds no index"):
+        load_index(search, tmp_path / "nothing")
+
+
+def test_a_weighted_kernel_is_a_scaling_of_columns():
+    x, weights = points("random").astype(float), np.array([2.0] * 3 + [1.0] * 9)
+    y = np.arange(600) % 3
+    ours = NeighbourPolicy(10, feature_weights=weights).fit(x, y).kneighbors(x[:30])
+    theirs = NearestNeighbors(n_neighbors=10, metric="minkowski", p=2, metric_params={"w": weights}).fit(x)
+    distances, ids = theirs.kneighbors(x[:30])
+    assert np.array_equal(ours[1], ids)
+    assert ours[0] == pytest.approx(distances, rel=1e-3, abs=1e-2)
+
+
+def test_probabilities_are_the_frequencies_among_the_neighbours():
+    x = np.array([[0.0], [1.0], [2.0], [10.0]])
+    policy = NeighbourPolicy(3).fit(x, [0, 2, 2, 0])
+    assert policy.classes_.tolist() == [0, 2]
+    assert policy.predict_proba([[0.5]])[0] == pytest.approx([1 / 3, 2 / 3])
+    assert cal.action_probabilities(policy, [[0.5]], 3)[0] == pytest.approx([1 / 3, 0, 2 / 3])
+
+
+def test_shrinkage_pulls_towards_the_marginal():
+    x = np.array([[0.0], [1.0], [2.0], [10.0]])
+    # Two neighbours, both action 0; marginal (3/4, 1/4); strength 2: (2 + 1.5) / 4 and 0.5 / 4.
+    policy = NeighbourPolicy(2, shrinkage=2.0).fit(x, [0, 0, 0, 1])
+    assert policy.predict_proba([[0.0]])[0] == pytest.approx([3.5 / 4, 0.5 / 4])
+
+
+def test_shrinkage_is_chosen_by_the_likelihood_without_the_own_trajectory():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2))
+    noise = NeighbourPolicy(5, shrinkage="cv").fit(x, rng.integers(4, size=400))
+    clear = NeighbourPolicy(5, shrinkage="cv").fit(x, (x[:, 0] > 0).astype(int) + 2 * (x[:, 1] > 0))
+    assert noise.shrinkage_ >= 50  # nothing to learn from five neighbours
+    assert clear.shrinkage_ <= 2
+    assert (noise.predict_proba(x) > 0).all()
+
+
+def naive_own(x, actions, groups, k, own, n_actions):
+    out = np.zeros((len(x), n_actions))
+    for i in range(len(x)):
+        order = np.argsort(((x - x[i]) ** 2).sum(axis=1), kind="stable")
+        if own == "point":
+            order = order[order != i]
+        if own == "trajectory":
+            order = order[groups[order] != groups[i]]
+        for j in order[:k]:
+            out[i, actions[j]] += 1 / k
+    return out
+
+
+@pytest.mark.parametrize("own", ["include", "point", "trajectory"])
+def test_own_neighbours_are_left_out_exactly(own):
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(30), rng.integers(1, 12, size=30))
+    # Steps of a trajectory lie close together, so that most of the nearest are one's own.
+    x = rng.normal(size=(30, 3))[groups] + 0.05 * rng.normal(size=(len(groups), 3))
+    actions = rng.integers(3, size=len(groups))
+    policy = NeighbourPolicy(15, own=own).fit(x, actions, groups=groups)
+    assert policy.predict_own() == pytest.approx(naive_own(x, actions, groups, 15, own, 3))
+
+
+def test_including_the_own_trajectory_hides_missing_support():
+    from caliope.domains import ward
+
+    data = ward.simulate(300, rng=0)
+    # States with a trace of the patient in them: steps of one are nearest to each other.
+    rng = np.random.default_rng(1)
+    x = np.concatenate([data.states, rng.normal(size=(300, 4))[data.layout.owner]], axis=1)
+    # 13 neighbours: among the at most 12 steps of a patient that tie, a point is sure to find itself.
+    policy = NeighbourPolicy(13).fit(x, data.actions, groups=data.layout.owner)
+    logged = np.arange(data.n_steps), data.actions
+    shares = {own: float((policy.predict_own(own)[logged] == 0).mean()) for own in ("include", "trajectory")}
+    assert shares["include"] == 0.0
+    assert shares["trajectory"] > 0.005
+
+
+def test_a_kernel_weighs_near_neighbours_more():
+    x = np.array([[0.0], [1.0], [3.0]])
+    policy = NeighbourPolicy(2, kernel=lambda squared: np.exp(-squared)).fit(x, [0, 1, 1])
+    near, far = np.exp(-0.04), np.exp(-0.64)  # distances 0.2 and 0.8
+    assert policy.predict_proba([[0.2]])[0] == pytest.approx(
+        [near / (near + far), far / (near + far)], rel=1e-4
+    )
+
+
+def test_more_neighbours_than_points_are_all_points():
+    policy = NeighbourPolicy(150).fit([[0.0], [1.0], [2.0]], [0, 1, 1])
+    assert policy.k_ == 3
+    assert policy.predict_proba([[9.0]])[0] == pytest.approx([1 / 3, 2 / 3])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 0}, "k must be at least 1"),
+        ({"own": "self"}, "own must be 'include', 'point' or 'trajectory'"),
+        ({"feature_weights": [1.0]}, "feature_weights must be 2 numbers"),
+        ({"feature_weights": [1.0, -1.0]}, "feature_weights must be 2 numbers"),
+        ({"shrinkage": -1.0}, "shrinkage must be a number from 0"),
+    ],
+)
+def test_bad_settings_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        NeighbourPolicy(**change).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+
+
+def test_constant_columns_and_one_action_are_no_trouble():
+    policy = NeighbourPolicy(2).fit(np.ones((5, 3)), np.zeros(5, dtype=int))
+    assert policy.predict_proba(np.ones((2, 3))).tolist() == [[1.0], [1.0]]
+
+
+def test_a_hundred_actions_keep_their_columns():
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat(np.arange(100), 5))
+    x = y[:, None] + 0.01 * rng.normal(size=(500, 1))
+    proba = cal.action_probabilities(NeighbourPolicy(5).fit(x, y), np.arange(100.0)[:, None], 100)
+    assert np.allclose(proba, np.eye(100))
