@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from caliope.policies import Policy, action_probabilities
-from caliope.ragged import Float, read_only
+from caliope.ragged import Float, Int, read_only
 from caliope.results import Finding
 from caliope.trajectories import Trajectories
 
@@ -58,7 +60,8 @@ def fit_behaviour(
     ``mode="same"`` fits and predicts on the same trajectories: for the importance-sampling family this has a
     lower error than even the true probabilities (Hanna et al. 2019), as long as the model does not memorise.
     ``mode="cross"`` predicts every trajectory by a model fitted without it, for the doubly robust family and
-    flexible models; folds never part a trajectory. Which one it was is noted in every estimate.
+    flexible models; folds never part a trajectory. Which one it was is noted in every estimate, and for
+    neighbours also whether a step may find its own trajectory.
 
     Examples
     --------
@@ -70,14 +73,46 @@ def fit_behaviour(
     """
     if mode not in ("same", "cross"):
         raise ValueError(f"mode must be 'same' or 'cross', got {mode!r}.")
-    whole = clone(model).fit(data.states, data.actions)
+    whole = fit_model(model, data.states, data.actions, data.layout.owner)
     if mode == "same":
-        table = action_probabilities(whole, data.states, data.n_actions)
-        message = "the behaviour policy was fitted on the same trajectories that it weighs"
+        table, message = _on_its_own_log(whole, data)
+    elif hasattr(whole, "oof_proba_"):
+        table = columns_of(whole.classes_, whole.oof_proba_, data.n_actions)
+        message = "the behaviour policy was cross-fitted: each trajectory by models that have not seen it"
     else:
         table = np.empty((data.n_steps, data.n_actions))
         for fit, held_out in data.folds(folds, rng=rng):
-            part = clone(model).fit(data.states[fit], data.actions[fit])
+            part = fit_model(model, data.states[fit], data.actions[fit], data.layout.owner[fit])
             table[held_out] = action_probabilities(part, data.states[held_out], data.n_actions)
         message = f"the behaviour policy was cross-fitted: each trajectory by a model of {folds - 1} in {folds} others"
     return FittedBehaviour(whole, read_only(table), mode, Finding("B102", "note", message), data)
+
+
+def fit_model(model: Any, x: Float, actions: Int, trajectory: Int) -> Any:
+    """Fit a fresh copy; a model that asks for ``groups``, also at the end of a pipeline, is told the trajectories."""
+    fresh = clone(model)
+    last = fresh[-1] if isinstance(fresh, Pipeline) else fresh
+    if "groups" not in inspect.signature(last.fit).parameters:
+        return fresh.fit(x, actions)
+    name = f"{fresh.steps[-1][0]}__groups" if isinstance(fresh, Pipeline) else "groups"
+    return fresh.fit(x, actions, **{name: trajectory})
+
+
+def _on_its_own_log(fitted: Any, data: Trajectories) -> tuple[Float, str]:
+    message = "the behaviour policy was fitted on the same trajectories that it weighs"
+    last = fitted[-1] if isinstance(fitted, Pipeline) else fitted
+    if not hasattr(last, "predict_own"):
+        return action_probabilities(fitted, data.states, data.n_actions), message
+    treatment = {
+        "include": "a step counts among its own neighbours",
+        "point": "a step does not count among its own neighbours, the rest of its trajectory does",
+        "trajectory": "the own trajectory does not count among the neighbours",
+    }[last.own]
+    return columns_of(last.classes_, last.predict_own(), data.n_actions), f"{message}; {treatment}"
+
+
+def columns_of(classes: Any, proba: Float, n_actions: int) -> Float:
+    """Put the columns of known actions in their places among all, (N, n_actions)."""
+    table = np.zeros((len(proba), n_actions))
+    table[:, np.asarray(classes, dtype=np.int64)] = proba
+    return table
