@@ -70,7 +70,6 @@ def test_a_recalibrated_model_comes_back_the_same(calibrator, tmp_path):
     assert again.classes_.tolist() == [0, 1, 2]
 
 
-@pytest.mark.skipif("__setstate__" not in vars(NeighbourPolicy), reason="NeighbourPolicy cannot be saved yet")
 @pytest.mark.parametrize("search", [Exact(), InvertedLists(n_lists=8, n_probe=2), RandomProjections(64)])
 def test_neighbours_are_searched_as_before(search, tmp_path):
     model = make_pipeline(StandardScaler(), NeighbourPolicy(5, search=search, shrinkage="cv")).fit(X, Y)

@@ -1,16 +1,58 @@
-"""Models of the behaviour policy: how they are fitted."""
+"""Models of the behaviour policy: what they are, how they are fitted, how they are repaired and kept."""
 
 from caliope.behaviour.fitting import FittedBehaviour, fit_behaviour
+from caliope.behaviour.history import stack_history
+from caliope.behaviour.models import (
+    LogitNeighbours,
+    boosting,
+    default_model,
+    default_models,
+    paper_models,
+)
 from caliope.behaviour.neighbours import NeighbourPolicy
+from caliope.behaviour.network import NetworkPolicy
+from caliope.behaviour.pool import PooledPolicy
+from caliope.behaviour.recalibration import (
+    Chain,
+    Isotonic,
+    Recalibrated,
+    RecalibratedBehaviour,
+    Shrinkage,
+    Temperature,
+    VectorScaling,
+    recalibrate,
+    recalibrate_fitted,
+)
+from caliope.behaviour.saving import UntrustedModelError, load_model, save_model
 from caliope.behaviour.search import Exact, InvertedLists, RandomProjections, load_index, save_index
 
 __all__ = [
+    "Chain",
     "Exact",
     "FittedBehaviour",
     "InvertedLists",
+    "Isotonic",
+    "LogitNeighbours",
     "NeighbourPolicy",
+    "NetworkPolicy",
+    "PooledPolicy",
     "RandomProjections",
+    "Recalibrated",
+    "RecalibratedBehaviour",
+    "Shrinkage",
+    "Temperature",
+    "UntrustedModelError",
+    "VectorScaling",
+    "boosting",
+    "default_model",
+    "default_models",
     "fit_behaviour",
     "load_index",
+    "load_model",
+    "paper_models",
+    "recalibrate",
+    "recalibrate_fitted",
     "save_index",
+    "save_model",
+    "stack_history",
 ]

@@ -118,6 +118,16 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._shrunk(*self._own_counts(own or self.own), self.shrinkage_)
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        # FAISS objects do not travel; the arrays that make them again do.
+        return state | {"index_": state["index_"].arrays()} if "index_" in state else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "index_" in state:
+            state = state | {"index_": state["search"].restore(state["index_"])}
+        super().__setstate__(state)
+
     def _scaled(self, x: Float) -> Float:
         return np.ascontiguousarray((x - self.centre_) * self.scale_, dtype=np.float32)
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from caliope.behaviour.fitting import fit_model
 from caliope.behaviour.network import mean_nll
-from caliope.behaviour.recalibration import Temperature
+from caliope.behaviour.recalibration import Chain, Shrinkage, Temperature
 from caliope.policies import action_probabilities
 from caliope.ragged import Float, Int
 
@@ -24,9 +24,10 @@ class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     .. math:: \hat\pi(a \mid s) \propto \Big( \sum_m w_m\, \hat\pi_m(a \mid s) \Big)^{1 / T}
 
     Every trajectory is predicted by models fitted without it; the weights w maximise the likelihood of these
-    predictions, and then the temperature T. What is left in ``oof_proba_`` are the pooled predictions of the log
-    itself, each by models that have not seen the trajectory: cross-fitted probabilities at no further cost (but
-    for the few weights and T, which have seen the actions and no outcome).
+    predictions, then a share of the marginal frequencies, and last the temperature T. What is left in
+    ``oof_proba_`` are the pooled predictions of the log itself, each by models that have not seen the trajectory:
+    cross-fitted probabilities at no further cost (but for the few weights and T, which have seen the actions and
+    no outcome).
 
     Parameters
     ----------
@@ -66,8 +67,10 @@ class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = pool_weights(logged)
         self.weights_ = dict(zip(parts, weights.tolist(), strict=True))
         pooled = sum(w * p for w, p in zip(weights, parts.values(), strict=True))
-        self.calibrator_ = Temperature().fit(pooled, codes)
-        self.temperature_ = self.calibrator_.temperature
+        # Shrinkage first: an action that occurs in one fold only has no probability from models of the others.
+        shrinkage = Shrinkage().fit(pooled, codes)
+        temperature = Temperature().fit(shrinkage(pooled), codes)
+        self.calibrator_, self.temperature_ = Chain((shrinkage, temperature)), temperature.temperature
         self.oof_proba_ = self.calibrator_(pooled)
         self.nll_ = {name: mean_nll(p, codes) for name, p in parts.items()} | {
             "pool": mean_nll(self.oof_proba_, codes)
