@@ -2,8 +2,8 @@
 
 Run: python -m benchmarks.estimators
 
-Both sides run in turn on one BLAS thread, and each time is the least of several, because the machine is
-shared. The status is 1 if our values are not those of the reference; a missed budget is only printed.
+Both sides run in turn on one BLAS thread. A time is that of the processor, the least of several, because the
+machine is shared. The status is 1 if our values are not those of the reference; a missed budget is only printed.
 """
 
 from __future__ import annotations
@@ -172,14 +172,14 @@ def our_bootstrap(log: Log, draws: int = DRAWS) -> list[Float]:
 # -- measurement --------------------------------------------------------------------------------------------
 
 
-def race(*runs: Callable[[], object], repetitions: int) -> list[float]:
-    """Seconds of each run, the least of several repetitions taken in turn."""
+def race(*runs: Callable[[], object], repetitions: int = 7) -> list[float]:
+    """Processor seconds of each run, the least of several repetitions taken in turn."""
     best = [np.inf] * len(runs)
     for _ in range(repetitions):
         for i, run in enumerate(runs):
-            start = time.perf_counter()
+            start = time.process_time()
             run()
-            best[i] = min(best[i], time.perf_counter() - start)
+            best[i] = min(best[i], time.process_time() - start)
     return best
 
 
@@ -243,11 +243,11 @@ def growth() -> None:
     logs = [make_log(equal_lengths(n)) for n in SIZES]
 
     def row(what: str, sizes: tuple[int, ...], runs: list[Callable[[], object]]) -> None:
-        seconds = race(*runs, repetitions=3)
+        seconds = race(*runs)
         slope = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
         line(what, float(slope), LINEAR, " ".join(f"{s * 1e3:.0f}" for s in seconds))
 
-    few, fixed = 64, make_log(equal_lengths(N))
+    few, fixed = 32, make_log(equal_lengths(N))
     over = f"{SIZES[0]} to {SIZES[-1]} trajectories"
     row(f"six, {few} draws, {over}", SIZES, [lambda x=x: our_bootstrap(x, few) for x in logs])
     row(

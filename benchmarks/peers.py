@@ -138,7 +138,7 @@ def versions() -> None:
     names = ("caliope", "scope-rl", "torch", "d3rlpy", "numpy", "scipy")
     print(f"Python {sys.version.split()[0]}, " + ", ".join(f"{name} {version(name)}" for name in names))
     print(
-        f"{N} trajectories of {HORIZON} steps, {ACTIONS} actions; one thread; least of several runs in turn"
+        f"{N} trajectories of {HORIZON} steps, {ACTIONS} actions; one thread; milliseconds of processor time"
     )
     print(INCLUDED)
 

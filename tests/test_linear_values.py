@@ -14,7 +14,7 @@ from caliope.domains.classics import (
     MODEL_WIN_TARGET,
     blinded,
 )
-from caliope.magic import _simplex_minimum, blend, magic, partial_estimates
+from caliope.blending import _simplex_minimum, blend, magic, partial_estimates
 from caliope.values import TabularRegressor, fitted_q, fitted_q_by_time
 from caliope.values.linear import linear_value
 from caliope.values.marginal import marginalised_is

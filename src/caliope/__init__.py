@@ -46,7 +46,7 @@ from caliope.estimators import (  # isort: skip
     wis,
 )
 
-from caliope.magic import magic  # isort: skip
+from caliope.blending import magic  # isort: skip
 
 # how sure
 from caliope.uncertainty import (  # isort: skip

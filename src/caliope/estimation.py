@@ -44,10 +44,10 @@ def estimate(
     if not estimators:
         estimators = (monte_carlo, wis, phwis)
         estimators += (dm, wdr, phwdr) if evidence.q is not None else ()
-    drawn = [
-        [evaluate(estimator, evidence, counts) for estimator in estimators]
-        for counts in count_blocks(len(evidence), n_draws, scheme=scheme, rng=np.random.default_rng(rng))
-    ]
+    drawn = []
+    for counts in count_blocks(len(evidence), n_draws, scheme=scheme, rng=np.random.default_rng(rng)):
+        resampled = evidence.with_counts(counts)  # one for all, so that they share its sums
+        drawn.append([evaluate(estimator, resampled, counts) for estimator in estimators])
     values = [np.concatenate(parts) for parts in zip(*drawn, strict=True)]
     intervals = [percentile_interval(x, level=level, method=scheme_name(scheme)) for x in values]
     return Table(tuple(_row(f, evidence, x) for f, x in zip(estimators, intervals, strict=True)))

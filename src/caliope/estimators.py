@@ -68,7 +68,7 @@ def step_is(e: Evidence) -> Any:
     ----------
     Precup, Sutton & Singh (2000). Raghu et al. (2018), appendix A.
     """
-    return _ratio(e.total(e.layout.sum_steps(e.discounted(e.rho * e.rewards))), e.n)
+    return _ratio(e.total(e.sum_steps(e.rho * e.rewards)), e.n)
 
 
 def wis(e: Evidence) -> Any:
@@ -114,8 +114,7 @@ def dm(e: Evidence) -> Any:
 
     The paper's AM. It needs no behaviour policy, and is exactly as good as the fitted values.
     """
-    _, v = _values(e)
-    return _ratio(e.total(v[e.layout.first]), e.n)
+    return _ratio(e.total(_values(e)[e.layout.first]), e.n)
 
 
 def dr(e: Evidence) -> Any:
@@ -124,14 +123,15 @@ def dr(e: Evidence) -> Any:
     .. math:: \hat V = \frac{1}{n} \sum_i \sum_t \gamma^t
         \left[ \rho^{(i)}_t \big( r^{(i)}_t - \hat Q^{(i)}_t \big) + \rho^{(i)}_{t-1} \hat V^{(i)}_t \right]
 
-    with :math:`\rho_{-1} = 1`. Unbiased if either the behaviour probabilities or the values are exact.
+    with :math:`\rho_{-1} = 1`. Unbiased if either the behaviour probabilities or the values are exact. Where the
+    log was cut off, the value of the last state stands for what was not seen.
 
     References
     ----------
     Jiang & Li (2016); the sum equals their backward recursion.
     """
-    q, v = _values(e)
-    return _ratio(e.total(e.layout.sum_steps(e.discounted(e.rho * (e.rewards - q) + e.rho_before * v))), e.n)
+    per_step = e.rho * e.residual + e.rho_before * _values(e)
+    return _ratio(e.total(e.sum_steps(per_step)), e.n)
 
 
 def wdr(e: Evidence) -> Any:
@@ -154,19 +154,18 @@ def wdr(e: Evidence) -> Any:
 
 def wdr_terms(e: Evidence) -> tuple[Any, Any]:
     r"""The two parts of :func:`wdr` at each t, (..., T): corrections, and the baseline :math:`\hat V` before them."""
-    q, v = _values(e)
     weight = e.weight_by_time()
     before = np.concatenate([np.asarray(e.n)[..., None], weight[..., :-1]], axis=-1)
-    correction = _ratio(e.total_by_time(e.weight * (e.rewards - q)), weight)
-    return correction, _ratio(e.total_by_time(e.weight_before * v), before)
+    correction = _ratio(e.total_by_time(e.weight * e.residual), weight)
+    return correction, _ratio(e.total_by_time(e.weight_before * _values(e)), before)
 
 
-def _values(e: Evidence) -> tuple[Any, Any]:
-    if e.q is None or e.v is None:
+def _values(e: Evidence) -> Any:
+    if e.v is None:
         raise ValueError(
             "this estimator needs action values: give gather(..., q=...) or Evidence(..., q=, v=)."
         )
-    return e.q, e.v
+    return e.v
 
 
 def per_horizon(

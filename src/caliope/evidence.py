@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from caliope.ragged import Float, Int, Ragged, check_offsets, read_only
+from caliope.ragged import Bool, Float, Int, Ragged, check_offsets, column_max, read_only
 from caliope.results import Finding
 from caliope.trajectories import check_gamma
+
+T = TypeVar("T")
+
+
+class derived(Generic[T]):
+    """A property computed once for an evidence and all that ``with_counts`` makes of it: counts play no part."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, e: Any, owner: type | None = None) -> T:
+        if e is None:
+            return self  # type: ignore[return-value]
+        if self.name not in e._derived:
+            e._derived[self.name] = self.compute(e)
+        return e._derived[self.name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +82,9 @@ class Evidence:
     behaviour_known : bool
         Whether the probabilities of the behaviour policy were logged or are otherwise exactly known, not
         estimated. Bounds with a guarantee need this.
+    terminated : (n,), optional
+        False where the log was cut off. There the doubly robust family takes the value of the last state as it
+        is, and corrects nothing: what followed was not seen. By default all ended.
     notes : tuple of Finding
         What was done or noticed on the way here: transformed weights, missing support.
     """
@@ -78,6 +97,7 @@ class Evidence:
     q: Float | None = None
     v: Float | None = None
     behaviour_known: bool = False
+    terminated: Bool | None = None
     notes: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
@@ -85,10 +105,16 @@ class Evidence:
         rewards = np.asarray(self.rewards)
         offsets = check_offsets(self.offsets, len(rewards) if rewards.ndim else 0)
         set_field = object.__setattr__
+        set_field(self, "_derived", {})
         set_field(self, "offsets", offsets)
         set_field(self, "rewards", _as_column("rewards", rewards, len(rewards)))
         set_field(self, "log_ratio", _as_log_ratio(self.log_ratio, len(rewards)))
         set_field(self, "counts", _as_counts(self.counts, len(offsets) - 1))
+        if self.terminated is not None:
+            ended = np.asarray(self.terminated, dtype=bool)
+            if ended.shape != (len(offsets) - 1,):
+                raise ValueError(f"terminated must have shape ({len(offsets) - 1},), got {ended.shape}.")
+            set_field(self, "terminated", read_only(ended))
         if (self.q is None) != (self.v is None):
             raise ValueError("q and v go together: give both or neither.")
         if self.q is not None and self.v is not None:
@@ -110,8 +136,11 @@ class Evidence:
 
     def with_counts(self, counts: ArrayLike | OneByOne | None) -> Evidence:
         """Return the same evidence with other counts. What was derived from the weights is shared, not redone."""
+        if counts is self.counts:
+            return self
         other = copy(self)
-        other.__dict__.pop("_sorted_counts", None)  # the one cache that does depend on them
+        for cache in ("n", "_sorted_counts", "_weight_by_time"):  # what does depend on them
+            other.__dict__.pop(cache, None)
         object.__setattr__(other, "counts", _as_counts(counts, len(self)))
         return other
 
@@ -126,72 +155,87 @@ class Evidence:
             q=None if self.q is None else self.q[rows],
             v=None if self.v is None else self.v[rows],
             behaviour_known=self.behaviour_known,
+            terminated=None if self.terminated is None else self.terminated[which],
             notes=self.notes,
         )
 
     # -- derived columns: cached, and independent of the counts -------------------------------------------
 
-    @cached_property
+    @derived
     def layout(self) -> Ragged:
         """How the steps lie in memory."""
         return Ragged(self.offsets)
 
-    @cached_property
+    @derived
     def discount(self) -> Float:
         r""":math:`\gamma^t` for every t up to the longest trajectory, (T,)."""
         return self.gamma ** np.arange(self.layout.horizon, dtype=np.float64)
 
-    @cached_property
+    @derived
     def returns(self) -> Float:
         r""":math:`G_i = \sum_t \gamma^t r_t`, (n,)."""
-        return self.layout.sum_steps(self.discounted(self.rewards))
+        return self.sum_steps(self.rewards)
 
-    @cached_property
+    @derived
     def log_rho(self) -> Float:
         r""":math:`\log \rho_t = \sum_{j \le t} \log \lambda_j`, (N,)."""
         return self.layout.cumulate(self.log_ratio)
 
-    @cached_property
+    @derived
     def rho(self) -> Float:
         r""":math:`\rho_t = \prod_{j=0}^{t} \lambda_j`, step t included (the paper's appendix), (N,)."""
         with np.errstate(over="ignore"):
             return np.exp(self.log_rho)
 
-    @cached_property
+    @derived
     def rho_before(self) -> Float:
         r""":math:`\rho_{t-1}`, with :math:`\rho_{-1} = 1`, (N,)."""
         return self._shifted(self.rho)
 
-    @cached_property
+    @derived
     def log_scale(self) -> Float:
         r"""Largest :math:`\log \rho_t` at each t, an ended trajectory keeping its last one, (T,)."""
         scale = np.full(self.layout.horizon, -np.inf)
         for group, block in self.layout.blocks(self.log_rho):
-            np.maximum(scale[: group.length], block.max(axis=0), out=scale[: group.length])
+            np.maximum(scale[: group.length], column_max(block), out=scale[: group.length])
             scale[group.length :] = np.maximum(scale[group.length :], block[:, -1].max())
         return scale
 
-    @cached_property
+    @derived
     def weight(self) -> Float:
         r""":math:`\rho_t` divided by the largest at the same t, (N,).
 
         The divisor cancels in every self-normalised ratio, and without it the product of a few hundred
         ratios leaves the range of a float.
         """
+        if self.layout.equal:
+            return _exp_difference(self.log_rho.reshape(len(self), -1), self.log_scale).ravel()
         return _exp_difference(self.log_rho, self.log_scale[self.layout.time])
 
-    @cached_property
+    @derived
     def weight_before(self) -> Float:
         """``weight`` of the step before, with 1 before the first, (N,)."""
         return self._shifted(self.weight)
 
-    @cached_property
+    @derived
     def final_weight(self) -> Float:
         r""":math:`\rho_{T_i - 1}` of each whole trajectory divided by the largest, (n,)."""
         last = self.log_rho[self.layout.last]
         return _exp_difference(last, last.max())
 
-    @cached_property
+    @derived
+    def residual(self) -> Float:
+        r""":math:`r_t - \hat Q_t`, (N,); 0 at the last step of a trajectory that was cut off."""
+        if self.q is None:
+            raise ValueError(
+                "this estimator needs action values: give gather(..., q=...) or Evidence(..., q=, v=)."
+            )
+        residual = self.rewards - self.q
+        if self.terminated is not None:
+            residual[self.layout.last[~self.terminated]] = 0.0
+        return residual
+
+    @derived
     def _parts(self) -> tuple[tuple[Int, Evidence], ...]:
         everyone = np.arange(len(self)) if self.layout.order is None else self.layout.order
         return tuple((everyone[g.members], self.take(everyone[g.members])) for g in self.layout.groups)
@@ -204,6 +248,12 @@ class Evidence:
             return (x.reshape(len(self), -1) * self.discount).ravel()
         return x * self.discount[self.layout.time]
 
+    def sum_steps(self, x: Float) -> Float:
+        r""":math:`\sum_t \gamma^t x_t` of a per-step column, (n,)."""
+        if self.layout.equal:
+            return x.reshape(len(self), -1) @ self.discount
+        return self.layout.sum_steps(self.discounted(x))
+
     def _shifted(self, x: Float) -> Float:
         before = np.empty_like(x)
         before[1:] = x[:-1]
@@ -212,7 +262,7 @@ class Evidence:
 
     # -- sums over trajectories, each counted as often as counts say --------------------------------------
 
-    @property
+    @cached_property
     def n(self) -> Any:
         r"""Number of trajectories, counts included: :math:`n = \sum_i c_i`."""
         return self.total(np.ones(len(self)))
@@ -241,6 +291,10 @@ class Evidence:
         A trajectory that has ended rests in an absorbing state and keeps its last weight. Summing only those
         still under way would estimate the reward *given* that the episode goes on.
         """
+        return self._weight_by_time
+
+    @cached_property
+    def _weight_by_time(self) -> Any:
         if isinstance(self.counts, OneByOne):
             which = self.counts.which
             rows = _exp_difference(self.layout.dense(self.log_rho, which, carry=True), self.log_scale)
@@ -279,7 +333,8 @@ class Evidence:
 
     def _sum(self, members: slice, block: Float) -> Any:
         counts = self._sorted_counts
-        return block.sum(axis=0) if counts is None else counts[..., members] @ block
+        counts = np.ones(len(block)) if counts is None else counts[..., members]
+        return (block.T @ counts.T).T  # much faster than counts @ block, where the block is narrow
 
 
 def refuse_counts(e: Evidence) -> None:
@@ -292,7 +347,8 @@ def refuse_counts(e: Evidence) -> None:
 
 def _exp_difference(x: Float, top: Any) -> Float:
     """exp(x - top) where x <= top, and 0 where both are -inf."""
-    return np.exp(np.subtract(x, top, out=np.full(np.broadcast(x, top).shape, -np.inf), where=x > -np.inf))
+    difference = x - np.where(np.isneginf(top), 0.0, top)
+    return np.exp(difference, out=difference)
 
 
 def _as_column(name: str, values: ArrayLike, n_steps: int) -> Float:

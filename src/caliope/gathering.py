@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from caliope.balance import behaviour_findings, sample_of
 from caliope.evidence import Evidence
 from caliope.policies import Policy, Relative, SupportError, action_probabilities, check_probabilities
 from caliope.ragged import Float
@@ -83,31 +83,95 @@ def gather(
     >>> gather(data, [[0.8, 0.2], [0.8, 0.2]], UniformPolicy(2)).rho
     array([1.6, 0.4])
     """
-    note = getattr(behaviour, "note", None)
+    if not isinstance(data, Trajectories):
+        raise TypeError(f"data must be Trajectories (see read_table), got {type(data).__name__}.")
     logged = not _is_policy(behaviour) and np.asarray(behaviour).ndim == 1
+    known = logged if behaviour_known is None else bool(behaviour_known)
     acted = _logged(behaviour, data) if logged else _probabilities("behaviour", behaviour, data)
-    wanted = _target(target, data, acted, logged=logged)
-    values = _action_values(q, data)
-    log_ratio, unsupported = np.empty(data.n_steps), np.zeros(data.n_steps)
-    q_logged, v = (np.empty(data.n_steps), np.empty(data.n_steps)) if q is not None else (None, None)
-    missing = _Missing(data)
-    never = np.bincount(data.actions, minlength=data.n_actions) == 0
+    columns = _Columns(data, q is not None, examined=not (known or logged))
+    wanted, values = _target(target, data, acted, logged=logged), _action_values(q, data)
     for rows in _chunks(data.n_steps):
-        b, actions = acted(rows), data.actions[rows]
-        b_logged = b if logged else b[np.arange(len(actions)), actions]
-        missing.look(rows, b_logged)
+        columns.fill(rows, acted(rows), wanted, values)
+    columns.complain()
+    note = getattr(behaviour, "note", None)
+    notes = ((note,) if isinstance(note, Finding) else ()) + columns.notes() + _value_notes(q, data, gamma)
+    return Evidence(
+        data.rewards,
+        columns.log_ratio,
+        data.offsets,
+        gamma,
+        q=columns.q,
+        v=columns.v,
+        behaviour_known=known,
+        terminated=None if data.terminated.all() else data.terminated,
+        notes=notes,
+    )
+
+
+class _Columns:
+    """The columns of the evidence to be, filled a chunk of steps at a time, and what is noticed on the way."""
+
+    def __init__(self, data: Trajectories, with_values: bool, *, examined: bool) -> None:
+        n = data.n_steps
+        self.data, self.log_ratio, self.unsupported = data, np.empty(n), np.zeros(n)
+        self.q: Float | None = np.empty(n) if with_values else None
+        self.v: Float | None = np.empty(n) if with_values else None
+        self.never = np.bincount(data.actions, minlength=data.n_actions) == 0
+        self.missing = np.zeros(n, dtype=bool)
+        self.sample = sample_of(data) if examined else np.empty(0, dtype=np.int64)
+        self.sampled: list[Float] = []
+
+    def fill(self, rows: slice, b: Float, wanted: Wanted, values: Values | None) -> None:
+        actions = self.data.actions[rows]
+        b_logged = b if b.ndim == 1 else b[np.arange(len(actions)), actions]
+        self.missing[rows] = b_logged <= 0
         e_logged, e, part = wanted(rows, b, b_logged)
         with np.errstate(divide="ignore"):
-            log_ratio[rows] = np.log(e_logged) - np.log(np.where(b_logged > 0, b_logged, 1.0))
-        unsupported[rows] = (part * (never if logged else b == 0)).sum(axis=1)
-        if values is not None and q_logged is not None and v is not None:
-            q_logged[rows], v[rows] = values(rows, actions, e)
-    missing.complain()
-    known = logged if behaviour_known is None else behaviour_known
-    notes = ((note,) if isinstance(note, Finding) else ()) + _support_notes(unsupported)
-    return Evidence(
-        data.rewards, log_ratio, data.offsets, gamma, q=q_logged, v=v, behaviour_known=known, notes=notes
-    )
+            self.log_ratio[rows] = np.log(e_logged) - np.log(np.where(b_logged > 0, b_logged, 1.0))
+        self.unsupported[rows] = self._unsupported(b, b_logged, e_logged, part)
+        if values is not None and self.q is not None and self.v is not None:
+            self.q[rows], self.v[rows] = values(rows, actions, e)
+        if b.ndim == 2:
+            start, stop = np.searchsorted(self.sample, [rows.start, rows.stop])
+            self.sampled.append(b[self.sample[start:stop] - rows.start])
+
+    def _unsupported(self, b: Float, b_logged: Float, e_logged: Float, part: Float) -> Float:
+        if b.ndim == 1:
+            # A logged probability of 1 leaves none for any other action.
+            return np.where(
+                b_logged >= 1 - 1e-9, np.maximum(part.sum(axis=1) - e_logged, 0.0), part @ self.never
+            )
+        # An action that was never taken, and that the model hardly expects in the whole log, has none either.
+        return np.vecdot(part, (b == 0) | (self.never & (b < 0.01 / self.data.n_steps)))
+
+    def complain(self) -> None:
+        if not self.missing.any():
+            return
+        first = int(np.argmax(self.missing))
+        i = self.data.layout.owner[first]
+        raise SupportError(
+            f"behaviour gives probability 0 to {int(self.missing.sum())} of {self.data.n_steps} logged actions "
+            f"(first: action {self.data.actions[first]} in trajectory {self.data.ids[i]}, step "
+            f"{first - self.data.offsets[i]}). They were taken, so the model is wrong there. Shrink it towards the "
+            "marginal frequencies, e.g. mix(behaviour, DummyClassifier(strategy='prior').fit(...), 0.05), with the "
+            "share chosen by cross-validated log-likelihood."
+        )
+
+    def notes(self) -> tuple[Finding, ...]:
+        found = _support_notes(self.unsupported)
+        if not len(self.sample):
+            return found
+        return found + behaviour_findings(self.data, self.sample, np.concatenate(self.sampled))
+
+
+def _value_notes(q: Any, data: Trajectories, gamma: float) -> tuple[Finding, ...]:
+    fitted_gamma = getattr(q, "gamma", gamma)
+    if fitted_gamma != gamma:
+        raise ValueError(
+            f"the values were fitted with gamma = {fitted_gamma}, and gather was asked for {gamma}."
+        )
+    notes_for = getattr(q, "notes_for", None)
+    return tuple(notes_for(data)) if callable(notes_for) else ()
 
 
 def target_probabilities(data: Trajectories, target: Any, behaviour: Any = None) -> Float:
@@ -236,7 +300,7 @@ def _action_values(q: Any, data: Trajectories) -> Values | None:
     def values(rows: slice, actions: Any, e: Float | None) -> tuple[Float, Float]:
         if e is None:
             raise TypeError("q as an array needs the behaviour probabilities of all actions, (N, A), here.")
-        return table[rows][np.arange(len(actions)), actions], (e * table[rows]).sum(axis=1)
+        return table[rows][np.arange(len(actions)), actions], np.vecdot(e, table[rows])
 
     return values
 
@@ -252,33 +316,6 @@ def _from_functions(q: ActionValues, data: Trajectories) -> Values:
         return found
 
     return values
-
-
-@dataclass
-class _Missing:
-    """Logged actions to which the behaviour policy gives probability 0."""
-
-    data: Trajectories
-    count: int = 0
-    first: int = -1
-
-    def look(self, rows: slice, b_logged: Float) -> None:
-        found = np.flatnonzero(b_logged <= 0)
-        if len(found) and self.first < 0:
-            self.first = rows.start + int(found[0])
-        self.count += len(found)
-
-    def complain(self) -> None:
-        if not self.count:
-            return
-        i = self.data.layout.owner[self.first]
-        raise SupportError(
-            f"behaviour gives probability 0 to {self.count} of {self.data.n_steps} logged actions (first: action "
-            f"{self.data.actions[self.first]} in trajectory {self.data.ids[i]}, step "
-            f"{self.first - self.data.offsets[i]}). They were taken, so the model is wrong there. Shrink it towards "
-            "the marginal frequencies, e.g. mix(behaviour, DummyClassifier(strategy='prior').fit(...), 0.05), with "
-            "the share chosen by cross-validated log-likelihood."
-        )
 
 
 def _support_notes(unsupported: Float) -> tuple[Finding, ...]:

@@ -85,6 +85,9 @@ def _as_classes(policy: Policy, n_actions: int) -> Int:
 def check_probabilities(table: NDArray[Any], name: str, *, first_row: int = 0) -> Float:
     """Raise unless every row is a distribution; return it as float64."""
     table = np.asarray(table, dtype=np.float64)
+    lowest, total = table.min(initial=0.0), table @ np.ones(table.shape[1])
+    if lowest >= 0 and (np.abs(total - 1) <= _TOLERANCE).all():  # neither holds beside a nan or an infinity
+        return table
     bad = ~(np.isfinite(table).all(axis=1) & (table >= -_TOLERANCE).all(axis=1))
     off = np.abs(table.sum(axis=1) - 1) > _TOLERANCE
     if (bad | off).any():
@@ -246,11 +249,25 @@ def _refuse_relative(*policies: Any) -> None:
             )
 
 
+def _on(policy: Any, data: Any) -> Float:
+    """Probabilities of a policy at every step of a log: those it keeps for it, or predictions, (N, A)."""
+    if callable(getattr(policy, "on", None)):
+        return np.asarray(policy.on(data))
+    return action_probabilities(policy, data.states, data.n_actions)
+
+
 @dataclass(frozen=True, eq=False)
 class _Mixture:
     policy: Policy
     other: Policy
     share: float
+
+    def on(self, data: Any) -> Float:
+        return (1 - self.share) * _on(self.policy, data) + self.share * _on(self.other, data)
+
+    @property
+    def note(self) -> Any:
+        return getattr(self.policy, "note", None) or getattr(self.other, "note", None)
 
     @property
     def classes_(self) -> Int:
@@ -294,6 +311,13 @@ class _Tilted:
     @property
     def classes_(self) -> Any:
         return self.policy.classes_
+
+    def on(self, data: Any) -> Float:
+        return _tilted(_on(self.policy, data), _weigh(self.weights, data.states, data.n_actions))
+
+    @property
+    def note(self) -> Any:
+        return getattr(self.policy, "note", None)
 
     def predict_proba(self, X: Any) -> Float:
         X = np.asarray(X)

@@ -22,6 +22,8 @@ Bool = NDArray[np.bool_]
 
 def read_only(x: NDArray[Any]) -> NDArray[Any]:
     """Return a view that cannot be written through; the caller's own array stays as it was."""
+    if not x.flags.writeable:
+        return x
     view = x.view()
     view.flags.writeable = False
     return view
@@ -47,6 +49,26 @@ def check_offsets(offsets: ArrayLike, n_steps: int) -> Int:
             f"(first: trajectory {i}, rows {given[i]}:{given[i + 1]}). Drop them before loading."
         )
     return read_only(given.astype(np.int64))
+
+
+def column_max(block: Float) -> Float:
+    """``block.max(axis=0)``, several rows at once: numpy is slow along a short last axis."""
+    rows = max(1, 512 // block.shape[1])
+    even = len(block) // rows * rows
+    folded = block[:even].reshape(-1, rows * block.shape[1]).max(axis=0, initial=-np.inf)
+    return np.maximum(folded.reshape(rows, -1).max(axis=0), block[even:].max(axis=0, initial=-np.inf))
+
+
+def running_sum(block: Float) -> Float:
+    """``np.cumsum(block, axis=1)``, column by column where columns are long: numpy is slow along a short axis."""
+    if len(block) < 1024:
+        return np.cumsum(block, axis=1)
+    out = block.copy()
+    for start in range(0, len(block), 4096):  # what fits into the cache
+        part = out[start : start + 4096]
+        for t in range(1, block.shape[1]):
+            part[:, t] += part[:, t - 1]
+    return out
 
 
 @dataclass(frozen=True)
@@ -151,11 +173,11 @@ class Ragged:
         would turn every later trajectory into nan.
         """
         if self.rows is None:
-            parts = [np.cumsum(block, axis=1).ravel() for _, block in self.blocks(x)]
+            parts = [running_sum(block).ravel() for _, block in self.blocks(x)]
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
         out = np.empty_like(x)
         for group, block in self.blocks(x):
-            out[self.rows[group.steps]] = np.cumsum(block, axis=1).ravel()
+            out[self.rows[group.steps]] = running_sum(block).ravel()
         return out
 
     def sum_steps(self, x: Float) -> Float:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -181,6 +182,16 @@ class Trajectories:
     def lengths(self) -> Int:
         """Number of steps of each trajectory, (n,)."""
         return self.layout.lengths
+
+    @cached_property
+    def digests(self) -> tuple[bytes, ...]:
+        """A fingerprint of the states and actions of each trajectory: the same patient in whatever selection."""
+        states, actions = np.ascontiguousarray(self.states), np.ascontiguousarray(self.actions)
+        bounds = zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)
+        return tuple(
+            blake2b(states[a:b].tobytes() + actions[a:b].tobytes(), digest_size=16).digest()
+            for a, b in bounds
+        )
 
     def returns(self, gamma: float = 1.0) -> Float:
         r"""Discounted return of each trajectory, :math:`G_i = \sum_t \gamma^t r_t`, (n,)."""

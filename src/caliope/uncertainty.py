@@ -17,18 +17,24 @@ from scipy import special
 
 from caliope.estimators import Estimator, label, monte_carlo
 from caliope.evidence import Evidence, OneByOne, refuse_counts
-from caliope.ragged import Float, Int
+from caliope.ragged import Float, Int, read_only
 from caliope.results import Finding, Interval
 
 Scheme = Callable[[int, int, int, np.random.Generator], Float]  # n, size, n_draws, rng -> (n_draws, n)
 _CELLS = 1 << 21  # entries of a block of counts: 16 MB, so that memory does not grow with the draws
+_CACHED = 1 << 15  # trajectories drawn at once: what stays in the cache
 _DOMINANT = 0.99  # share of a denominator above which taking a trajectory away by subtraction loses digits
 
 
 def with_replacement(n: int, size: int, n_draws: int, rng: np.random.Generator) -> Float:
     """Counts of samples of ``size`` trajectories drawn with replacement: the ordinary bootstrap."""
-    drawn = rng.integers(n, size=(n_draws, size)) + n * np.arange(n_draws)[:, None]
-    return np.bincount(drawn.ravel(), minlength=n_draws * n).reshape(n_draws, n).astype(np.float64)
+    counts = np.empty((n_draws, n))
+    rows = max(1, _CACHED // max(n, size))
+    for start in range(0, n_draws, rows):
+        block = counts[start : start + rows]
+        drawn = rng.integers(n, size=(len(block), size)) + n * np.arange(len(block))[:, None]
+        block[:] = np.bincount(drawn.ravel(), minlength=block.size).reshape(block.shape)
+    return counts
 
 
 def without_replacement(n: int, size: int, n_draws: int, rng: np.random.Generator) -> Float:
@@ -63,7 +69,7 @@ def count_blocks(
         raise ValueError(f"n_draws must be at least 1, got {n_draws}.")
     rows = max(1, _CELLS // n)
     for start in range(0, n_draws, rows):
-        yield scheme(n, n if size is None else size, min(rows, n_draws - start), rng)
+        yield read_only(scheme(n, n if size is None else size, min(rows, n_draws - start), rng))
 
 
 def draws(

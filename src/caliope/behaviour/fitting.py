@@ -41,10 +41,27 @@ class FittedBehaviour:
         return self.model.predict_proba(X)
 
     def on(self, data: Trajectories) -> Float:
-        """Probabilities of all actions in a log: those kept for its own, predictions for any other, (N, A)."""
+        """Probabilities of all actions in a log, (N, A).
+
+        A trajectory that the model was fitted on is recognised by its content and keeps its own probabilities, also
+        in a selection or a copy of the log; any other is predicted.
+        """
         if data is self.data:
             return self.probabilities
-        return action_probabilities(self.model, data.states, data.n_actions)
+        return kept_or_predicted(data, self.data, self.probabilities, self.model)
+
+
+def kept_or_predicted(data: Trajectories, own: Trajectories, kept: Float, model: Policy) -> Float:
+    """Rows of a log from what was kept for its trajectories, and from the model where nothing was."""
+    place = {digest: i for i, digest in enumerate(own.digests)}
+    found = np.array([place.get(digest, -1) for digest in data.digests])
+    table = np.empty((data.n_steps, kept.shape[1]))
+    known, new = np.flatnonzero(found >= 0), np.flatnonzero(found < 0)
+    table[data.layout.rows_of(known)] = kept[own.layout.rows_of(found[known])]
+    rows = data.layout.rows_of(new)
+    if len(rows):
+        table[rows] = action_probabilities(model, data.states[rows], kept.shape[1])
+    return table
 
 
 def fit_behaviour(
