@@ -13,13 +13,14 @@ SRC = Path(caliope.__file__).parent
 # From the ground up: a module imports only from lines above its own.
 LAYERS = [
     ["ragged", "results"],
-    ["trajectories", "pareto"],
+    ["validation", "pareto"],
+    ["trajectories"],
     ["io", "policies"],
     ["evidence", "balance"],
     ["gathering", "transforms", "estimators", "behaviour"],
     ["values", "blending"],
     ["uncertainty"],
-    ["bounds", "diagnostics"],
+    ["bounds", "diagnostics", "resampled_error"],
     ["estimation"],
     ["domains"],
     ["cli"],

@@ -183,7 +183,7 @@ def test_history_is_the_loop_over_steps():
 
 
 def test_the_paper_has_198_features():
-    data = cal.Trajectories(np.zeros((4, 48)), [0, 1, 2, 24], np.zeros(4), [0, 4])
+    data = cal.Trajectories(np.zeros((4, 48)), [0, 1, 2, 24], np.zeros(4), [0, 4], n_actions=25)
     assert stack_history(
         data, 3, action_features=lambda a: np.stack([a // 5, a % 5], axis=1)
     ).states.shape == (4, 198)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import caliope as cal
+from caliope.blending import _simplex_minimum, blend, magic, partial_estimates
 from caliope.domains import ward
 from caliope.domains.classics import (
     MODEL_FAIL,
@@ -14,7 +15,6 @@ from caliope.domains.classics import (
     MODEL_WIN_TARGET,
     blinded,
 )
-from caliope.blending import _simplex_minimum, blend, magic, partial_estimates
 from caliope.values import TabularRegressor, fitted_q, fitted_q_by_time
 from caliope.values.linear import linear_value
 from caliope.values.marginal import marginalised_is

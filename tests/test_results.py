@@ -249,7 +249,7 @@ def test_html_escapes_everything_that_came_from_outside():
 def test_html_has_a_cell_for_each_column_and_a_line_for_each_finding():
     html = Table((row("wis", findings=[ISSUE]), row("ois")))._repr_html_()
     assert html.count("<th>") == 6
-    assert html.count("<td>") == 12
+    assert html.count("<td ") == 12
     assert html.count("<li>") == 1
 
 
@@ -260,8 +260,10 @@ def test_a_table_of_estimates_prints_every_caveat_of_every_row():
     rng = np.random.default_rng(0)
     e = Evidence(rng.normal(size=120), rng.normal(scale=0.8, size=120), np.arange(0, 121, 3))
     table = estimate(e, monte_carlo, wis, phwis, n_draws=50, rng=0)
-    text = str(table)
+    printed = re.split(
+        r"(?=[A-Z]\d{3} )", " ".join(str(table).split())
+    )  # one piece a finding, however it is wrapped
     for line in table:
         for finding in line.findings + line.interval.findings:
-            (printed,) = [x for x in text.splitlines() if f"{finding.code}  {finding.message}" in x]
-            assert line.name in printed or "[" not in printed
+            (piece,) = [x for x in printed if f"{finding.code} {' '.join(finding.message.split())}" in x]
+            assert line.name in piece or "[" not in piece

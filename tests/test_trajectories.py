@@ -422,7 +422,7 @@ def test_a_missing_state_is_named_by_feature_and_trajectory():
 
 
 def test_a_missing_state_is_found_in_every_chunk(monkeypatch):
-    monkeypatch.setattr("caliope.trajectories._CHUNK", 4)  # two rows at a time
+    monkeypatch.setattr("caliope.validation._CHUNK", 4)  # two rows at a time
     make()
     for row in range(6):
         states = np.zeros((6, 2))

@@ -59,10 +59,10 @@ from caliope.uncertainty import (  # isort: skip
     influence,
     jackknife,
     leave_one_out,
-    resampled_mse,
     with_replacement,
     without_replacement,
 )
+from caliope.resampled_error import ResampledError, resampled_mse  # isort: skip
 from caliope.bounds import betting, hcope, maurer_pontil  # isort: skip
 
 # and whether to believe it
@@ -139,6 +139,7 @@ __all__ = [
     "NeighbourPolicy",
     "Policy",
     "RandomProjections",
+    "ResampledError",
     "SupportError",
     "Table",
     "TabularPolicy",

@@ -8,11 +8,12 @@ simulations with known truth: it is the absolute effective sample that decides, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from scipy import special
 
-from caliope.estimators import Estimator, dm, monte_carlo, step_wis, wdr
+from caliope.estimators import Estimator, dm, dr, monte_carlo, ois, per_horizon, step_is, step_wis, wdr
 from caliope.evidence import Evidence
 from caliope.pareto import khat_threshold, smooth_tail
 from caliope.ragged import Float, Int
@@ -22,7 +23,14 @@ from caliope.uncertainty import difference, influence
 ENOUGH, TOO_FEW = 200, 100  # effective trajectories: intervals are nominal above, broken below
 MEAN_WEIGHT = (0.8, 1.25)  # of whole trajectories; should be 1
 MAX_SHARE = 0.02  # of the weight, held by one trajectory
-LOST, LEAKED = 0.05, 0.05  # of the trajectories, in length groups without weight, or too small to weigh
+LOST = 0.05  # of the trajectories, in length groups without weight
+LEAKED = (0.05, 0.2)  # in length groups too small to weigh anything: a caution, an issue
+CUT_OFF = 0.05  # of the trajectories, above which a truncated return is no return
+FEW_OUTCOMES = 10  # effective trajectories whose return is not the commonest one
+REMOVED = (
+    0.02,
+    0.1,
+)  # of the weight, by a transform: a caution; an issue for estimators that do not renormalise
 TINY_GROUP = 5  # trajectories of one length
 TESTABLE = 30  # effective trajectories below which a test of the weights means nothing
 
@@ -44,9 +52,9 @@ def _kish(weights: Float) -> float:
 
 def implied_weights(estimator: Estimator, e: Evidence) -> Float:
     """Weight that an estimator gives to each whole trajectory, summing to 1, (n,); zeros where it has none."""
-    inner = _unwrapped(estimator)
-    if inner in (monte_carlo, dm):
-        return np.full(len(e), 1 / len(e))
+    if _unweighted(estimator):
+        baseline = getattr(estimator, "baseline", None)
+        return np.full(len(e), 1 / len(e)) if baseline is None else implied_weights(baseline, e)
     weights = e.final_weight
     if _by_length(estimator) == "behaviour":
         weights = np.zeros(len(e))
@@ -64,6 +72,9 @@ def _unwrapped(estimator: Estimator) -> Estimator:
 
 
 def _by_length(estimator: Estimator) -> str | None:
+    """Whose lengths a per-horizon estimator keeps; None for others, and for is, which per-horizon leaves as it is."""
+    if _unwrapped(estimator) is ois:
+        return None
     while True:
         if hasattr(estimator, "length_weights"):
             return str(estimator.length_weights)
@@ -72,25 +83,31 @@ def _by_length(estimator: Estimator) -> str | None:
         estimator = estimator.__wrapped__
 
 
+def _unweighted(estimator: Estimator) -> bool:
+    return _unwrapped(estimator) in (monte_carlo, dm)
+
+
 def few_effective(estimator: Estimator, e: Evidence) -> Finding | None:
     """Too few effective trajectories for an interval to cover what it says."""
     n = round(_kish(implied_weights(estimator, e)), 6)  # 200 equal weights may come out a hair below 200
-    if n >= ENOUGH:
+    # An unweighted mean needs no more than the central limit theorem.
+    enough, too_few = (30, 10) if _unweighted(estimator) else (ENOUGH, TOO_FEW)
+    if n >= enough:
         return None
-    if _unwrapped(estimator) in (monte_carlo, dm) and n >= 30:
-        return None  # an unweighted mean needs no more than the central limit theorem
     message = f"the estimate rests on {n:.1f} effective trajectories of {len(e)}; intervals are "
-    message += f"too short below {TOO_FEW}" if n < TOO_FEW else f"reliable from about {ENOUGH}"
-    return Finding("D101", "issue" if n < TOO_FEW else "caution", message, {"effective_n": n, "n": len(e)})
+    message += f"too short below {too_few}" if n < too_few else f"reliable from about {enough}"
+    return Finding("D101", "issue" if n < too_few else "caution", message, {"effective_n": n, "n": len(e)})
 
 
 def mean_weight(estimator: Estimator, e: Evidence) -> Finding | None:
     """Whole-trajectory weights whose mean is not 1: wrong behaviour probabilities, or weight that was never seen."""
-    if _unwrapped(estimator) in (monte_carlo, dm):
+    if _unweighted(estimator):
         return None
     with np.errstate(over="ignore"):
-        mean = float(e.rho[e.layout.last].mean())
-    if MEAN_WEIGHT[0] <= mean <= MEAN_WEIGHT[1]:
+        rho = e.rho[e.layout.last]
+        mean, error = float(rho.mean()), float(rho.std() / np.sqrt(len(rho)))
+    clear = abs(mean - 1) > max(4 * error, 0.05)
+    if MEAN_WEIGHT[0] <= mean <= MEAN_WEIGHT[1] and not clear:
         return None
     message = (
         f"the mean weight of the trajectories is {mean:.3g}, and should be 1: the behaviour probabilities are off, "
@@ -100,16 +117,44 @@ def mean_weight(estimator: Estimator, e: Evidence) -> Finding | None:
 
 
 def heavy_tail(estimator: Estimator, e: Evidence) -> Finding | None:
-    """A weight distribution with so heavy a tail that averages of it hardly settle."""
-    if _unwrapped(estimator) in (monte_carlo, dm):
+    """A tail so heavy, of the weights or of what they multiply, that averages hardly settle."""
+    threshold = khat_threshold(len(e))
+    weights = implied_weights(estimator, e)
+    if _unwrapped(estimator) is dm or not weights.any():
         return None
-    k, threshold = smooth_tail(e.final_weight).k, khat_threshold(len(e))
+    centred = weights * np.abs(e.returns - weights @ e.returns)
+    shapes = {"the weights": smooth_tail(weights).k, "weight times return": smooth_tail(centred).k}
+    what, k = max(shapes.items(), key=lambda item: -np.inf if np.isnan(item[1]) else item[1])
     if not k > threshold:
         return None
-    message = (
-        f"the tail of the weights has Pareto shape {k:.2f}; averages settle too slowly above {threshold:.2f}"
-    )
+    message = f"the tail of {what} has Pareto shape {k:.2f}; averages settle too slowly above {threshold:.2f}"
     return Finding("D103", "issue" if k > 1 else "caution", message, {"k": k, "threshold": threshold})
+
+
+def few_outcomes(estimator: Estimator, e: Evidence) -> Finding | None:
+    """Hardly any trajectory whose return differs from the commonest: resampling does not see what is rare."""
+    weights = implied_weights(estimator, e)
+    if _unwrapped(estimator) is dm or not weights.any():
+        return None
+    values, which = np.unique(e.returns, return_inverse=True)
+    share = np.bincount(which, weights=weights)
+    common = int(share.argmax())
+    others = weights[which != common]
+    n = _kish(others) if others.any() else 0.0
+    if n >= FEW_OUTCOMES:
+        return None
+    message = f"only {n:.1f} effective trajectories return anything but {values[common]:.4g}; intervals are too short"
+    return Finding("D111", "caution", message, {"effective_n": n})
+
+
+def cut_off(estimator: Estimator, e: Evidence) -> Finding | None:
+    """Trajectories that the log cuts off, counted as if they had ended there."""
+    uses_values = _unwrapped(estimator) in (dm, dr, wdr) or _unwrapped(estimator).__name__ == "magic"
+    if e.terminated is None or uses_values:
+        return None
+    share = float((~e.terminated).mean())
+    message = f"{share:.1%} of the trajectories were cut off, and their returns are counted as if they had ended there"
+    return Finding("D110", "issue" if share > CUT_OFF else "caution", message, {"share": share})
 
 
 def dominated(estimator: Estimator, e: Evidence) -> Finding | None:
@@ -148,40 +193,57 @@ def leaked_lengths(estimator: Estimator, e: Evidence) -> Finding | None:
         if len(members) < TINY_GROUP or 0 < _kish(part.final_weight) < 2
     )
     share = leaked / len(e)
-    if share <= LEAKED:
+    if share <= LEAKED[0]:
         return None
     message = (
         f"{share:.1%} of the trajectories are in length groups of fewer than {TINY_GROUP} (or 2 effective) "
         "trajectories, where a per-horizon estimate is hardly more than what current practice achieved"
     )
-    return Finding("D106", "caution", message, {"share": share})
+    return Finding("D106", "issue" if share > LEAKED[1] else "caution", message, {"share": share})
 
 
 def length_law(estimator: Estimator, e: Evidence) -> Finding | None:
     r"""A target that changes how long episodes last: per-horizon estimators then tend to another value.
 
-    A Wald test of :math:`P_e(L) = P_b(L)` over at most five bins of lengths, with the covariance of the
-    differences :math:`\sum_i \rho_i 1\{L_i \in B\} / \sum_i \rho_i - n_B / n` from their influence.
+    On trajectories of unequal length this is always a caution, since no test can show that lengths stay as they are.
+    It is an issue where the estimate differs from the one with the target's own lengths by more than three standard
+    errors. Reported beside: a Wald test of :math:`P_e(L) = P_b(L)` over at most five bins of lengths, with the
+    covariance of :math:`\sum_i \rho_i 1\{L_i \in B\} / \sum_i \rho_i - n_B / n` from their influence.
     """
-    if _by_length(estimator) != "behaviour" or e.layout.equal or effective_n(e) < TESTABLE:
+    if _by_length(estimator) != "behaviour" or e.layout.equal:
         return None
+    message = "per-horizon estimates keep the lengths of the log, and are right only if the target does not change them"
+    if effective_n(e) < TESTABLE:
+        return Finding("D107", "caution", message)
+    inner = _unwrapped(estimator)
+    gap = difference(per_horizon(inner), per_horizon(inner, length_weights="evaluation"))
+    z, size = _z(gap, e)
+    p = _length_law_p(e)
+    numbers = {"p": p, "z": z, "difference": size}
+    message += f" (test of that: p = {p:.2g})"
+    if abs(z) > 3:
+        message += f"; with the target's own lengths the estimate moves by {-size:+.3g} (z = {-z:.1f})"
+        return Finding("D107", "issue", message, numbers)
+    return Finding("D107", "caution", message, numbers)
+
+
+def _z(estimator: Estimator, e: Evidence) -> tuple[float, float]:
+    """Value of an estimator over its standard error, and the value; 0 where it is no more than rounding."""
+    size, u = float(estimator(e)), influence(estimator, e)
+    error = float(np.sqrt((u**2).sum())) / len(e)
+    scale = max(float(np.abs(e.returns).max()), float(np.abs(e.v).max()) if e.v is not None else 0.0)
+    return (size / error if abs(size) > 1e-9 * scale and error > 0 else 0.0), size
+
+
+def _length_law_p(e: Evidence) -> float:
     ratio = e.final_weight / e.final_weight.mean()
     inside = np.eye(5)[_length_bins(e.layout.lengths)]
     inside = inside[:, inside.any(axis=0)][:, :-1]  # shares sum to one: the last bin says nothing new
     if not inside.shape[1]:
-        return None
+        return 1.0
     target, logged = (ratio[:, None] * inside).mean(axis=0), inside.mean(axis=0)
-    u = ratio[:, None] * (inside - target) - (inside - logged)
-    statistic, rank = _wald(target - logged, u)
-    p = float(special.chdtrc(rank, statistic)) if rank else 1.0
-    if p >= 0.01:
-        return None
-    shift = float(((ratio - 1) * e.layout.lengths).mean())
-    message = (
-        f"the target changes how long episodes last (p = {p:.2g}, mean length {shift:+.2f}): per-horizon estimates "
-        "then tend to a value that is not the target's"
-    )
-    return Finding("D107", "caution", message, {"p": p, "mean_length_change": shift})
+    statistic, rank = _wald(target - logged, ratio[:, None] * (inside - target) - (inside - logged))
+    return float(special.chdtrc(rank, statistic)) if rank else 1.0
 
 
 def _length_bins(lengths: Int) -> Int:
@@ -216,19 +278,34 @@ def estimated_behaviour(estimator: Estimator, e: Evidence) -> Finding | None:
 def values_alone(estimator: Estimator, e: Evidence) -> Finding | None:
     r"""The direct method, whose interval knows nothing of the error of its values, and whether the log refutes them.
 
-    The weighted corrections of :func:`~caliope.estimators.wdr` estimate that error; where they differ from zero by
-    more than three standard errors, the values are wrong.
+    Two estimates of that error: the weighted corrections of :func:`~caliope.estimators.wdr`, and, needing no weights,
+    the mean of :math:`\sum_t \gamma^t (r_t + \gamma \hat V_{t+1} - \hat Q_t)`, which is 0 for right values whoever
+    acted. Where one is clearly not 0, and larger than the interval can hold, the values are wrong.
     """
-    if _unwrapped(estimator) is not dm:
+    if _unwrapped(estimator) is not dm or e.v is None:
         return None
-    gap = difference(wdr, dm)
-    size, u = float(gap(e)), influence(gap, e)
-    z = size / float(np.sqrt((u**2).sum()) / len(e)) if u.any() else 0.0
-    if np.isfinite(z) and abs(z) > 3 and effective_n(e) >= TESTABLE:
-        message = f"the log refutes the fitted values: its corrections move the estimate by {size:+.3g} (z = {z:.1f})"
-        return Finding("D109", "issue", message, {"correction": size, "z": z})
-    message = "the interval takes the fitted values as exact: their error is not included, and no weight checks them"
-    return Finding("D109", "caution", message, {"correction": size, "z": z})
+    error = float(e.v[e.layout.first].std()) / np.sqrt(len(e))
+    tests = {"temporal differences": _temporal_difference(e)}
+    if effective_n(e) >= TESTABLE:
+        tests["weighted corrections"] = _z(difference(wdr, dm), e)
+    what, (z, size) = max(tests.items(), key=lambda item: abs(item[1][0]))
+    numbers = {"z": z, "correction": size}
+    if abs(z) > 3 and abs(size) > 2 * error:
+        message = f"the log refutes the fitted values: {what} of {size:+.3g} (z = {z:.1f}) should be 0"
+        return Finding("D109", "issue", message, numbers)
+    message = "the interval takes the fitted values as exact: their error is not included"
+    return Finding("D109", "caution", message, numbers)
+
+
+def _temporal_difference(e: Evidence) -> tuple[float, float]:
+    v = e.v if e.v is not None else np.zeros(len(e.rewards))
+    after = np.zeros(len(v))
+    after[:-1] = v[1:]
+    after[e.layout.last] = 0.0
+    u = e.sum_steps(e.residual + e.gamma * after)
+    error = float(u.std()) / np.sqrt(len(u))
+    size = float(u.mean())
+    return (size / error if abs(size) > 1e-9 * float(np.abs(v).max()) and error > 0 else 0.0), size
 
 
 Check = Callable[[Estimator, Evidence], Finding | None]
@@ -236,6 +313,8 @@ CHECKS: tuple[Check, ...] = (
     few_effective,
     mean_weight,
     heavy_tail,
+    few_outcomes,
+    cut_off,
     dominated,
     lost_lengths,
     leaked_lengths,
@@ -246,20 +325,40 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def undefined(value: float) -> Finding | None:
+def undefined(value: float, e: Evidence) -> Finding | None:
     """No finite value at all: every weight is zero, or the weights left the range of a float."""
     if np.isfinite(value):
         return None
-    message = (
-        "no value: not one logged trajectory has any weight under the target"
-        if np.isnan(value)
-        else "no finite value: the weights left the range of a float"
-    )
+    message = "no value: not one logged trajectory has any weight under the target"
+    if np.isinf(e.rho).any():
+        message = "no finite value: the weights left the range of a float"
     return Finding("D100", "issue", message)
 
 
 def examine(estimator: Estimator, e: Evidence) -> tuple[Finding, ...]:
-    """Everything that the checks find, after what was noted when the evidence was gathered."""
+    """Everything that the checks find, after what was noted when the evidence was gathered.
+
+    Of a difference both sides are examined.
+    """
+    found = [note for n in e.notes if (note := _as_it_concerns(n, estimator)) is not None]
+    found += [finding for check in CHECKS if (finding := check(estimator, e)) is not None]
+    baseline = getattr(estimator, "baseline", None)
+    if baseline is not None:
+        found += [finding for finding in examine(baseline, e) if finding not in found]
+    return tuple(found)
+
+
+def _as_it_concerns(note: Finding, estimator: Estimator) -> Finding | None:
+    """A note of the evidence, as far as it touches an estimator."""
     inner = _unwrapped(estimator)
-    notes = () if inner is monte_carlo else tuple(n for n in e.notes if inner is not dm or n.code[0] == "S")
-    return notes + tuple(finding for check in CHECKS if (finding := check(estimator, e)) is not None)
+    uses_values = inner in (dm, dr, wdr) or inner.__name__ == "magic"
+    if (
+        inner is monte_carlo
+        or (inner is dm and note.code[0] in "BW")
+        or (note.code[0] == "V" and not uses_values)
+    ):
+        return None
+    removed = note.numbers.get("removed", 0.0) if note.code[0] == "W" else 0.0
+    if removed > REMOVED[1] and inner in (ois, step_is, dr):
+        return replace(note, level="issue")
+    return replace(note, level="caution") if removed > REMOVED[0] else note

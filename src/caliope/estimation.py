@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from caliope.diagnostics import examine, implied_weights, undefined
-from caliope.estimators import Estimator, dm, label, monte_carlo, phwdr, phwis, wdr, wis
+from caliope.estimators import Estimator, dm, label, monte_carlo, name_of, phwdr, phwis, wdr, wis
 from caliope.evidence import Evidence, refuse_counts
 from caliope.results import Estimate, Interval, Table
 from caliope.uncertainty import (
@@ -39,6 +39,11 @@ def estimate(
     >>> estimate(e, wis, rng=0)["wis"].value
     0.625
     """
+    if not isinstance(evidence, Evidence):
+        raise TypeError(f"estimate needs Evidence (see gather), got {type(evidence).__name__}.")
+    for estimator in estimators:
+        if not callable(estimator):
+            raise TypeError(f"estimators are functions such as cal.wis, got {estimator!r}.")
     check_level(level)
     refuse_counts(evidence)
     if not estimators:
@@ -55,11 +60,11 @@ def estimate(
 
 def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:
     value = float(estimator(e))
-    nothing = undefined(value)
+    nothing = undefined(value, e)
     weights = implied_weights(estimator, e)
     square = float((weights**2).sum())
     return Estimate(
-        name=estimator.__name__,
+        name=name_of(estimator),
         label=label(estimator),
         value=value,
         interval=interval,

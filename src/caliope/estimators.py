@@ -205,16 +205,27 @@ def per_horizon(
         return _ratio(value, kept)[()]
 
     suffix = "" if length_weights == "behaviour" else "_by_evaluation_lengths"
-    lifted.__name__ = f"per_horizon_{estimator.__name__}{suffix}"
-    lifted.__doc__ = f"Per-horizon {label(estimator)[0].lower()}{label(estimator)[1:]}."
+    lengths = "" if length_weights == "behaviour" else ", lengths of the target"
+    name = label(estimator)
+    lifted.__name__ = f"per_horizon_{name_of(estimator)}{suffix}"
+    lifted.__doc__ = f"Per-horizon {name if name[:2].isupper() else name[0].lower() + name[1:]}{lengths}."
     lifted.__wrapped__ = estimator  # type: ignore[attr-defined]
     lifted.length_weights = length_weights  # type: ignore[attr-defined]
     return lifted
 
 
+def name_of(estimator: Estimator) -> str:
+    """What an estimator is called in code; a ``functools.partial`` goes by its function."""
+    return str(
+        getattr(estimator, "__name__", None)
+        or getattr(getattr(estimator, "func", None), "__name__", "estimator")
+    )
+
+
 def label(estimator: Estimator) -> str:
     """What an estimator is called in a table: the first line of its docstring."""
-    return (getattr(estimator, "__doc__", None) or estimator.__name__).strip().splitlines()[0].rstrip(".")
+    function = getattr(estimator, "func", estimator)
+    return (getattr(function, "__doc__", None) or name_of(estimator)).strip().splitlines()[0].rstrip(".")
 
 
 def _named(name: str, estimator: Estimator) -> Estimator:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from caliope.ragged import Bool, Float, Int, Ragged, check_offsets, column_max, read_only
 from caliope.results import Finding
-from caliope.trajectories import check_gamma
+from caliope.validation import check_gamma, unmasked
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Evidence:
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
-        rewards = np.asarray(self.rewards)
+        rewards = unmasked("rewards", self.rewards)
         offsets = check_offsets(self.offsets, len(rewards) if rewards.ndim else 0)
         set_field = object.__setattr__
         set_field(self, "_derived", {})
@@ -352,7 +352,7 @@ def _exp_difference(x: Float, top: Any) -> Float:
 
 
 def _as_column(name: str, values: ArrayLike, n_steps: int) -> Float:
-    column = np.asarray(values, dtype=np.float64)
+    column = np.asarray(unmasked(name, values), dtype=np.float64)
     if column.shape != (n_steps,):
         raise ValueError(f"{name} must have shape ({n_steps},), one for each step, got {column.shape}.")
     if not np.isfinite(column).all():
@@ -364,7 +364,7 @@ def _as_column(name: str, values: ArrayLike, n_steps: int) -> Float:
 
 
 def _as_log_ratio(values: ArrayLike, n_steps: int) -> Float:
-    column = np.asarray(values, dtype=np.float64)
+    column = np.asarray(unmasked("log_ratio", values), dtype=np.float64)
     if column.shape != (n_steps,):
         raise ValueError(f"log_ratio must have shape ({n_steps},), one for each step, got {column.shape}.")
     bad = np.flatnonzero(~(column < np.inf))

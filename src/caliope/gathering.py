@@ -203,6 +203,7 @@ def _probabilities(name: str, given: Any, data: Trajectories) -> Probabilities:
     if isinstance(given, OnLog):
         return _probabilities(name, given.on(data), data)
     if _is_policy(given):
+        _check_features(name, given, data)
         return lambda rows: action_probabilities(
             given, data.states[rows], data.n_actions, first_row=rows.start
         )
@@ -219,6 +220,16 @@ def _probabilities(name: str, given: Any, data: Trajectories) -> Probabilities:
         )
     checked = check_probabilities(table, name)
     return lambda rows: checked[rows]
+
+
+def _check_features(name: str, policy: Any, data: Trajectories) -> None:
+    fitted = getattr(policy, "feature_names_in_", None)
+    unnamed = data.feature_names == tuple(f"x{j}" for j in range(len(data.feature_names)))
+    if fitted is not None and not unnamed and tuple(map(str, fitted)) != data.feature_names:
+        raise ValueError(
+            f"{name} was fitted on the features {list(fitted)}, and the log has {list(data.feature_names)}: fit it on "
+            "data.states, or read the log with the features in that order."
+        )
 
 
 def _logged(given: Any, data: Trajectories) -> Probabilities:

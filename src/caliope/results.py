@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -230,7 +231,12 @@ class Table(Sequence[R], Generic[R]):
         header, body = self._cells()
         columns = [_aligned(column) for column in zip(header, *body, strict=True)]
         lines = ["  ".join(line) for line in zip(*columns, strict=True)]
-        notes = [f"{_MARK[f.level]} {f.code}  {f.message}{self._whose(f)}" for f in self.findings]
+        notes = [
+            textwrap.fill(
+                f"{_MARK[f.level]} {f.code}  {f.message}{self._whose(f)}", 118, subsequent_indent=" " * 9
+            )
+            for f in self.findings
+        ]
         return "\n".join([*([self.title] if self.title else []), *(x.rstrip() for x in lines), *notes])
 
     def _repr_html_(self) -> str:
@@ -238,15 +244,14 @@ class Table(Sequence[R], Generic[R]):
             return "<p>(no rows)</p>"
         header, body = self._cells()
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in body
-        )
+        rows = "".join("<tr>" + "".join(map(_html_cell, line)) + "</tr>" for line in body)
         notes = "".join(
             f"<li><b>{escape(f.code)}</b> {escape(f.level)}: {escape(f.message)}{escape(self._whose(f))}</li>"
             for f in self.findings
         )
         caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
-        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        style = "border-spacing: 1em 0"
+        table = f"<table style='{style}'>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         return table + (f"<ul>{notes}</ul>" if notes else "")
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
@@ -272,10 +277,21 @@ def _all_findings(row: Row) -> tuple[Finding, ...]:
     return row.findings + (interval.findings if interval is not None else ())
 
 
+def _html_cell(cell: str) -> str:
+    colour = {"ok": "#1a7f37", "caution": "#9a6700", "do not trust": "#cf222e"}.get(cell)
+    style = "text-align: right" if re.fullmatch(_NUMERIC, cell) else "text-align: left"
+    return (
+        f"<td style='{style}{f'; color: {colour}; font-weight: bold' if colour else ''}'>{escape(cell)}</td>"
+    )
+
+
+_NUMERIC = r"-?\d.*|-?inf|nan|"
+
+
 def _aligned(column: Sequence[str]) -> list[str]:
     """Pad header and cells to one width: numbers to the right, words to the left."""
     width = max(len(cell) for cell in column)
-    numeric = all(re.fullmatch(r"-?\d.*|-?inf|nan|", cell) for cell in column[1:])
+    numeric = all(re.fullmatch(_NUMERIC, cell) for cell in column[1:])
     return [cell.rjust(width) if numeric else cell.ljust(width) for cell in column]
 
 
@@ -293,7 +309,11 @@ def _number(x: float, interval: Interval) -> str:
     width = interval.width
     if not math.isfinite(x) or not math.isfinite(width) or width <= 0:
         return f"{x:.4g}"
-    return f"{x:.{min(10, max(0, 1 - math.floor(math.log10(width))))}f}"
+    decimals = 1 - math.floor(math.log10(width))
+    if decimals > 6 or max(abs(x), width) >= 1e7:
+        return f"{x:.3g}"
+    text = f"{round(x, decimals):.{max(0, decimals)}f}"
+    return text.lstrip("-") if float(text) == 0 else text
 
 
 def _interval_text(interval: Interval) -> str:

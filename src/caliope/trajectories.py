@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -14,8 +13,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caliope.ragged import Bool, Float, Int, Ragged, check_offsets, read_only
-
-_CHUNK = 1 << 22  # entries looked at together, so that checking a large table needs no second one
+from caliope.validation import (
+    Locator,
+    as_actions,
+    as_columns,
+    as_names,
+    as_states,
+    as_terminated,
+    check_finite,
+    check_length,
+    check_states,
+    unmasked,
+)
+from caliope.validation import check_gamma as check_gamma
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -80,28 +90,28 @@ class Trajectories:
         feature_names: Iterable[str] | None = None,
         ids: ArrayLike | None = None,
     ) -> None:
-        x = _as_states(states)
+        x = as_states(states)
         starts = check_offsets(offsets, len(x))
         n, n_steps = len(starts) - 1, len(x)
         called = np.arange(n) if ids is None else np.asarray(ids)
-        _check_length("ids", called, n, "trajectories")
-        names = _as_names(feature_names, x.shape[1])
-        where = _Locator(starts, called)
-        r = _unmasked("rewards", rewards)
-        _check_length("rewards", r, n_steps, "steps")
-        _check_finite("rewards", r, where)
-        _check_states(x, names, where)
-        a = _unmasked("actions", actions)
-        _check_length("actions", a, n_steps, "steps")
-        a, count = _as_actions(a, n_actions, where)
+        check_length("ids", called, n, "trajectories")
+        names = as_names(feature_names, x.shape[1])
+        where = Locator(starts, called)
+        r = unmasked("rewards", rewards)
+        check_length("rewards", r, n_steps, "steps")
+        check_finite("rewards", r, where)
+        check_states(x, names, where)
+        a = unmasked("actions", actions)
+        check_length("actions", a, n_steps, "steps")
+        a, count = as_actions(a, n_actions, where)
         checked = {
             "states": read_only(x),
             "actions": read_only(a),
             "rewards": read_only(np.asarray(r, dtype=np.float64)),
             "offsets": starts,
             "n_actions": count,
-            "terminated": read_only(_as_terminated(terminated, n)),
-            "columns": _as_columns(columns, n_steps),
+            "terminated": read_only(as_terminated(terminated, n)),
+            "columns": as_columns(columns, n_steps),
             "feature_names": names,
             "ids": read_only(called),
         }
@@ -185,11 +195,13 @@ class Trajectories:
 
     @cached_property
     def digests(self) -> tuple[bytes, ...]:
-        """A fingerprint of the states and actions of each trajectory: the same patient in whatever selection."""
-        states, actions = np.ascontiguousarray(self.states), np.ascontiguousarray(self.actions)
+        """A fingerprint of what each trajectory holds: the same patient in whatever selection."""
+        states, actions, rewards = map(np.ascontiguousarray, (self.states, self.actions, self.rewards))
         bounds = zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)
         return tuple(
-            blake2b(states[a:b].tobytes() + actions[a:b].tobytes(), digest_size=16).digest()
+            blake2b(
+                states[a:b].tobytes() + actions[a:b].tobytes() + rewards[a:b].tobytes(), digest_size=16
+            ).digest()
             for a, b in bounds
         )
 
@@ -239,142 +251,6 @@ class Trajectories:
         """
         fold = self.fold_of(k, rng=rng)[self.layout.owner]
         return [(np.flatnonzero(fold != j), np.flatnonzero(fold == j)) for j in range(k)]
-
-
-def check_gamma(gamma: float) -> None:
-    """Raise unless the discount lies in [0, 1]."""
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"gamma must lie in [0, 1], got {gamma}.")
-
-
-@dataclass(frozen=True)
-class _Locator:
-    """Finds the trajectory that a row belongs to, for messages."""
-
-    offsets: Int
-    ids: NDArray[Any]
-
-    def __call__(self, row: int) -> str:
-        i = int(np.searchsorted(self.offsets, row, side="right")) - 1
-        return f"trajectory {self.ids[i]}, step {row - self.offsets[i]}"
-
-
-def _unmasked(name: str, x: ArrayLike) -> NDArray[Any]:
-    if np.ma.is_masked(x):
-        raise ValueError(
-            f"{name} has masked entries. Impute or drop them before loading; Caliope never guesses."
-        )
-    return np.asarray(x)
-
-
-def _check_length(name: str, x: NDArray[Any], expected: int, of: str) -> None:
-    if x.shape != (expected,):
-        raise ValueError(f"{name} must have shape ({expected},), one for each of the {of}, got {x.shape}.")
-
-
-def _check_finite(name: str, x: NDArray[Any], where: _Locator) -> None:
-    if x.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be numbers, got {x.dtype}.")
-    bad = np.flatnonzero(~np.isfinite(x))
-    if len(bad):
-        raise ValueError(
-            f"{name}: {len(bad)} of {len(x)} values are NaN or infinite "
-            f"(first: {x[bad[0]]} in {where(int(bad[0]))}). "
-            "Impute or drop them before loading; Caliope never guesses a missing value."
-        )
-
-
-def _check_states(states: Float, names: tuple[str, ...], where: _Locator) -> None:
-    rows = max(1, _CHUNK // states.shape[1])
-    if all(np.isfinite(states[start : start + rows]).all() for start in range(0, len(states), rows)):
-        return
-    for name, column in zip(names, states.T, strict=True):
-        _check_finite(f"state feature {name!r}", column, where)
-
-
-def _as_states(states: ArrayLike) -> Float:
-    given = _unmasked("states", states)
-    if given.ndim == 1:
-        given = given[:, None]
-    if given.ndim != 2 or given.shape[1] == 0:
-        raise ValueError(f"states must have shape (N, d) with d >= 1, got {given.shape}.")
-    if given.dtype.kind not in "fiub":
-        raise TypeError(f"states must be numbers, got {given.dtype}; encode other columns first.")
-    return given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
-
-
-def _as_names(names: Iterable[str] | None, d: int) -> tuple[str, ...]:
-    if names is None:
-        return tuple(f"x{j}" for j in range(d))
-    found = tuple(names)
-    if len(found) != d or len(set(found)) != d:
-        raise ValueError(
-            f"feature_names must be {d} different names, one for each state column, got {found}."
-        )
-    return found
-
-
-def _as_actions(actions: NDArray[Any], n_actions: int | None, where: _Locator) -> tuple[Int, int]:
-    if actions.dtype.kind not in "fiub":
-        raise TypeError(
-            f"actions must be whole numbers from 0, got {actions.dtype}. Code them first, e.g. with numpy.unique."
-        )
-    if actions.dtype.kind == "f":
-        # NaN is caught here too: it is not equal to its own floor.
-        fractional = np.flatnonzero(~(np.isfinite(actions) & (actions == np.floor(actions))))
-        _raise_for("actions must be whole numbers", fractional, actions, where)
-    low, high = actions.min(), actions.max()
-    _raise_for("actions must not be negative", np.flatnonzero(actions < 0), actions, where)
-    if high >= 2**31:
-        _raise_for(
-            "actions must be numbered from 0 without large gaps",
-            np.flatnonzero(actions >= 2**31),
-            actions,
-            where,
-        )
-    count = int(high) + 1 if n_actions is None else _as_count(n_actions)
-    if low == 1 and high == count and n_actions is not None:
-        raise ValueError(
-            f"actions run from 1 to {int(high)}, but the {count} actions are numbered 0 to {count - 1}: subtract 1."
-        )
-    if low == 1 and n_actions is None:
-        raise ValueError(
-            f"no action 0 was logged: actions run from 1 to {int(high)}. If they are numbered from 1, subtract 1; "
-            f"if action 0 exists and was never taken, say so with n_actions={int(high) + 1}."
-        )
-    beyond = np.flatnonzero(actions >= count)
-    _raise_for(f"actions must lie below n_actions={count}", beyond, actions, where)
-    return actions.astype(np.int64, copy=False), count
-
-
-def _as_count(n_actions: Any) -> int:
-    try:
-        return operator.index(n_actions)
-    except TypeError:
-        raise TypeError(f"n_actions must be a whole number, got {n_actions!r}.") from None
-
-
-def _raise_for(rule: str, bad: Int, values: NDArray[Any], where: _Locator) -> None:
-    if len(bad):
-        row = int(bad[0])
-        raise ValueError(f"{rule}; {len(bad)} do not fit (first: {values[row]} in {where(row)}).")
-
-
-def _as_terminated(terminated: ArrayLike | None, n: int) -> Bool:
-    if terminated is None:
-        return np.ones(n, dtype=bool)
-    given = np.asarray(terminated)
-    _check_length("terminated", given, n, "trajectories")
-    if given.dtype != bool and not np.isin(given, (0, 1)).all():
-        raise ValueError("terminated must hold True or False for each trajectory.")
-    return given.astype(bool, copy=False)
-
-
-def _as_columns(columns: Mapping[str, ArrayLike] | None, n_steps: int) -> Mapping[str, NDArray[Any]]:
-    arrays = {name: np.asarray(column) for name, column in (columns or {}).items()}
-    for name, column in arrays.items():
-        _check_length(f"column {name!r}", column, n_steps, "steps")
-    return MappingProxyType({name: read_only(column) for name, column in arrays.items()})
 
 
 def _as_positions(which: Any, n: int) -> Int:

@@ -9,13 +9,12 @@ behaviour policy was fitted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from caliope.estimators import Estimator, label, monte_carlo
+from caliope.estimators import Estimator, label, monte_carlo, name_of
 from caliope.evidence import Evidence, OneByOne, refuse_counts
 from caliope.ragged import Float, Int, read_only
 from caliope.results import Finding, Interval
@@ -38,7 +37,7 @@ def with_replacement(n: int, size: int, n_draws: int, rng: np.random.Generator) 
 
 
 def without_replacement(n: int, size: int, n_draws: int, rng: np.random.Generator) -> Float:
-    """Counts of samples of ``size`` different trajectories."""
+    """Counts of samples of ``size`` different trajectories: for :func:`resampled_mse`, not for intervals."""
     if size > n:
         raise ValueError(f"{size} different trajectories cannot be drawn from {n}.")
     counts = np.zeros((n_draws, n))
@@ -90,22 +89,31 @@ def draws(
 def evaluate(estimator: Estimator, e: Evidence, counts: Float) -> Float:
     """Values of an estimator under each row of counts.
 
-    Weights are kept relative to the largest. Should a row miss a trajectory that outweighs the rest by more
-    than a float can hold, the rest has vanished beside it: such a row is evaluated by itself.
+    Weights are kept relative to the largest. A row that misses a trajectory which outweighs the rest by more than a
+    float can hold would find the rest vanished: where weights spread so far, each row is evaluated by itself.
     """
-    values = np.asarray(estimator(e.with_counts(counts)), dtype=np.float64)
-    lost = np.flatnonzero(np.isnan(values))
-    if len(lost) and _spread(e) > 650:
-        values = values.copy()
-        for row in lost:
-            present = np.flatnonzero(counts[row])
-            values[row] = estimator(e.take(present).with_counts(counts[row, present]))
-    return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        if _spread(e) < 650:
+            return _one_a_row(estimator(e.with_counts(counts)), counts, estimator)
+        present = [np.flatnonzero(row) for row in counts]
+        return np.array(
+            [estimator(e.take(who).with_counts(row[who])) for who, row in zip(present, counts, strict=True)]
+        )
+
+
+def _one_a_row(values: Any, counts: Float, estimator: Estimator) -> Float:
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (len(counts),):
+        raise ValueError(
+            f"{name_of(estimator)} must return one value for each of the {len(counts)} rows of counts, got shape "
+            f"{array.shape}. Use the sums of Evidence (total, total_by_time), which count trajectories."
+        )
+    return array
 
 
 def _spread(e: Evidence) -> float:
-    finite = e.log_rho[np.isfinite(e.log_rho)]
-    return float(finite.max() - finite.min()) if len(finite) else 0.0
+    low, high = e.log_rho.min(initial=0.0, where=np.isfinite(e.log_rho)), e.log_rho.max()
+    return float(high - low)
 
 
 def bootstrap(
@@ -143,7 +151,10 @@ def percentile_interval(values: Float, *, level: float, method: str) -> Interval
     if findings and findings[0].level == "issue":
         return Interval(np.nan, np.nan, level, method, findings)
     tail = (1 - level) / 2
-    low, high = np.nanquantile(values, [tail, 1 - tail])
+    low, high = np.quantile(values[np.isfinite(values)], [tail, 1 - tail])
+    if len(values) * tail < 5:
+        message = f"{len(values)} draws hold fewer than 5 beyond each end at level {level:g}: draw more"
+        findings += (Finding("U106", "caution", message, {"draws": len(values)}),)
     return Interval(float(low), float(high), level, method, findings)
 
 
@@ -192,7 +203,10 @@ def bca(
     z0 = special.ndtri(np.clip(below, 1 / (2 * len(values)), 1 - 1 / (2 * len(values))))
     a = (u**3).sum() / (6 * (u**2).sum() ** 1.5)
     z = special.ndtri([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(values, special.ndtr(z0 + (z0 + z) / (1 - a * (z0 + z))))
+    share = special.ndtr(z0 + (z0 + z) / (1 - a * (z0 + z)))
+    if not np.isfinite(share).all():
+        return Interval(np.nan, np.nan, level, method, (*findings, _undefined_without_one(share)))
+    low, high = np.quantile(values, share)
     return Interval(float(low), float(high), level, method, findings)
 
 
@@ -214,7 +228,8 @@ def leave_one_out(estimator: Estimator, e: Evidence) -> Float:
         raise ValueError("leaving one out needs at least 2 trajectories.")
     values = _one_by_one(estimator, e, -1.0).real
     # Taking a trajectory away from a sum that it dominates leaves rounding; those few are summed afresh.
-    for which in np.array_split(dominant := _dominant(e), max(1, len(dominant) * len(e) // _CELLS)):
+    dominant = _dominant(e, by_length=hasattr(estimator, "__wrapped__"))
+    for which in np.array_split(dominant, max(1, len(dominant) * len(e) // _CELLS)):
         if len(which):
             counts = np.ones((len(which), len(e)))
             counts[np.arange(len(which)), which] = 0.0
@@ -222,10 +237,10 @@ def leave_one_out(estimator: Estimator, e: Evidence) -> Float:
     return values
 
 
-def _dominant(e: Evidence) -> Int:
+def _dominant(e: Evidence, *, by_length: bool) -> Int:
     """Trajectories that hold nearly all the weight of some denominator, by time or inside their length."""
     found = [np.empty(0, dtype=np.int64)]
-    for members, part in e.by_length():
+    for members, part in e.by_length() if by_length else ():
         for _, block in part.layout.blocks(part.weight):
             found.append(members[(block > _DOMINANT * block.sum(axis=0)).any(axis=1)])
     total = e.weight_by_time()
@@ -311,70 +326,13 @@ def difference(estimator: Estimator, baseline: Estimator = monte_carlo) -> Estim
     def paired(e: Evidence) -> Any:
         return estimator(e) - baseline(e)
 
-    minus = "current practice" if baseline is monte_carlo else label(baseline)
-    paired.__name__ = f"difference_{estimator.__name__}"
-    paired.__doc__ = f"{label(estimator)}, minus {minus}."
+    practice = baseline is monte_carlo
+    paired.__name__ = f"difference_{name_of(estimator)}" + ("" if practice else f"_{name_of(baseline)}")
+    paired.__doc__ = f"{label(estimator)}, minus {'current practice' if practice else label(baseline)}."
     paired.__wrapped__ = estimator  # type: ignore[attr-defined]
+    if not practice:
+        paired.baseline = baseline  # type: ignore[attr-defined]
     return paired
-
-
-@dataclass(frozen=True)
-class ResampledError:
-    """Mean squared error of an estimator over resamples, with its parts."""
-
-    name: str
-    truth: float
-    mse: float
-    bias: float
-    variance: float
-    mse_se: float  # Monte Carlo error of mse
-    size: int
-    n_draws: int
-    failed: int  # resamples without a finite value, left out of the rest
-
-    def __str__(self) -> str:
-        text = (
-            f"{self.name}: mse {self.mse:.4g} (+- {self.mse_se:.2g}) = bias^2 {self.bias**2:.4g} + variance "
-            f"{self.variance:.4g}; {self.n_draws} samples of {self.size} trajectories, truth {self.truth:.4g}"
-        )
-        return text + (f"; {self.failed} samples had no finite value" if self.failed else "")
-
-
-def resampled_mse(
-    estimator: Estimator,
-    e: Evidence,
-    truth: float,
-    *,
-    size: int = 200,
-    n_draws: int = 500,
-    scheme: Scheme = with_replacement,
-    rng: int | np.random.Generator,
-) -> ResampledError:
-    r"""Mean squared error against a known value over samples of the log: the paper's protocol.
-
-    .. math:: \mathrm{MSE} = \frac{1}{B} \sum_b \big( \hat V_b - V \big)^2 = \mathrm{bias}^2 + \mathrm{variance}
-
-    Raghu et al. (2018) draw n = 200 trajectories of D2, 500 times. Whether with replacement is not said; it
-    is here unless ``scheme=without_replacement``. All samples come from one log, so the bias includes that
-    log's own departure from the truth.
-    """
-    values = draws(estimator, e, n_draws=n_draws, size=size, scheme=scheme, rng=rng)
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        nan = float("nan")
-        return ResampledError(estimator.__name__, truth, nan, nan, nan, nan, size, n_draws, n_draws)
-    squared = (finite - truth) ** 2
-    return ResampledError(
-        estimator.__name__,
-        truth,
-        mse=float(squared.mean()),
-        bias=float(finite.mean() - truth),
-        variance=float(finite.var()),
-        mse_se=float(squared.std() / np.sqrt(len(finite))),
-        size=size,
-        n_draws=n_draws,
-        failed=len(values) - len(finite),
-    )
 
 
 def check_level(level: float) -> None:

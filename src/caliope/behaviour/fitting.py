@@ -43,8 +43,8 @@ class FittedBehaviour:
     def on(self, data: Trajectories) -> Float:
         """Probabilities of all actions in a log, (N, A).
 
-        A trajectory that the model was fitted on is recognised by its content and keeps its own probabilities, also
-        in a selection or a copy of the log; any other is predicted.
+        A copy of the log that the model was fitted on, or a selection from it, is recognised by its content, and its
+        trajectories keep their own probabilities; any other is predicted.
         """
         if data is self.data:
             return self.probabilities
@@ -55,6 +55,8 @@ def kept_or_predicted(data: Trajectories, own: Trajectories, kept: Float, model:
     """Rows of a log from what was kept for its trajectories, and from the model where nothing was."""
     place = {digest: i for i, digest in enumerate(own.digests)}
     found = np.array([place.get(digest, -1) for digest in data.digests])
+    if (found >= 0).mean() < 0.5:
+        found[:] = -1  # another log: a few trajectories of discrete states are alike by chance
     table = np.empty((data.n_steps, kept.shape[1]))
     known, new = np.flatnonzero(found >= 0), np.flatnonzero(found < 0)
     table[data.layout.rows_of(known)] = kept[own.layout.rows_of(found[known])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,33 +14,28 @@ from numpy.typing import ArrayLike
 from caliope.gathering import target_probabilities
 from caliope.policies import Policy, action_probabilities
 from caliope.ragged import Float, Int
+from caliope.results import Finding
 from caliope.trajectories import Trajectories, check_gamma
-from caliope.values.regression import ActionAsFeature, ModelPerAction
+from caliope.values.checkpoint import Checkpoint, Iteration
+from caliope.values.regression import Model, check_finite, unfitted
+
+_SETTLED = 0.02  # change of V in the last round, relative to the largest |Q|
 
 
 class CaliopeWarning(UserWarning):
     """Something went on that makes a result doubtful."""
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """What one round of regression changed."""
-
-    number: int
-    value: float  # mean V of the first states
-    change: float  # root mean square change of V over all logged states
-    largest: float  # largest absolute Q
-
-
 @dataclass(frozen=True, eq=False)
 class FittedQ:
     """Values of all actions under a policy, and how the fit came about."""
 
-    model: ActionAsFeature | ModelPerAction
+    model: Model
     gamma: float
     trace: tuple[Iteration, ...]
     target: Policy | None = field(repr=False)
     diverged: bool = False
+    fitted_on: frozenset[bytes] = field(default=frozenset(), repr=False)  # digests of trajectories
 
     def q_all(self, states: ArrayLike) -> Float:
         """Values of all actions in each state, (N, A)."""
@@ -49,8 +43,19 @@ class FittedQ:
 
     def q(self, states: ArrayLike, actions: ArrayLike) -> Float:
         """Value of one action in each state, (N,)."""
-        table = self.q_all(states)
-        return table[np.arange(len(table)), np.asarray(actions)]
+        table, chosen = self.q_all(states), np.asarray(actions)
+        if chosen.shape != (len(table),) or chosen.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions must be whole numbers of shape ({len(table)},), one for each state, "
+                f"got {chosen.dtype} of shape {chosen.shape}."
+            )
+        outside = np.flatnonzero((chosen < 0) | (chosen >= table.shape[1]))
+        if len(outside):
+            raise ValueError(
+                f"actions must lie between 0 and {table.shape[1] - 1}; {len(outside)} do not "
+                f"(first: {chosen[outside[0]]} in row {outside[0]})."
+            )
+        return table[np.arange(len(table)), chosen]
 
     def v(self, states: ArrayLike) -> Float:
         r"""Value of each state, :math:`\sum_a \pi_e(a \mid s)\, Q(s, a)`, (N,)."""
@@ -64,6 +69,57 @@ class FittedQ:
     def on(self, data: Trajectories) -> Float:
         """Values of all actions at every step of a log, (N, A); what ``gather(..., q=self)`` asks for."""
         return self.q_all(data.states)
+
+    def greedy(self) -> BestAction:
+        """The policy that takes the action of the largest value in each state."""
+        return BestAction(self)
+
+    def notes_for(self, data: Trajectories) -> tuple[Finding, ...]:
+        """What a reader of an estimate from ``data`` with these values must know."""
+        return same_data(self.fitted_on, data) + self.doubts()
+
+    def doubts(self) -> tuple[Finding, ...]:
+        """Whether the fit ran away, or stopped before it had settled."""
+        last = self.trace[-1]
+        numbers = {"change": last.change, "largest": last.largest, "iterations": float(last.number)}
+        if self.diverged:
+            message = (
+                f"fitted Q diverged: the largest value is {last.largest:.4g} after {last.number} iterations, more "
+                "than any return of so many steps"
+            )
+            return (Finding("V103", "issue", message, numbers),)
+        if last.change <= _SETTLED * last.largest:
+            return ()
+        message = f"the last round still changed the values by {last.change:.2g}: add iterations"
+        return (Finding("V104", "caution", message, numbers),)
+
+
+@dataclass(frozen=True, eq=False)
+class BestAction:
+    """Always the action of the largest fitted value; the lowest number wins a tie."""
+
+    values: FittedQ
+
+    @property
+    def classes_(self) -> Int:
+        """All actions, 0 to A - 1."""
+        return np.arange(self.values.model.n_actions)
+
+    def predict_proba(self, X: ArrayLike) -> Float:
+        """1 for the best action, 0 for the others."""
+        return np.eye(self.values.model.n_actions)[self.values.q_all(X).argmax(axis=1)]
+
+
+def same_data(fitted_on: frozenset[bytes], data: Trajectories) -> tuple[Finding, ...]:
+    """A caution where values meet the trajectories that they were fitted on."""
+    again = sum(digest in fitted_on for digest in data.digests)
+    if not again:
+        return ()
+    message = (
+        "the values were fitted on trajectories that they now correct: a flexible regressor explains them too well, "
+        "and intervals come out too short; use cross_fitted_q"
+    )
+    return (Finding("V102", "caution", message, {"trajectories": float(again)}),)
 
 
 Backup = Callable[[Float], Float]  # Q of all logged states, (N, A) -> V of them, (N,)
@@ -89,7 +145,8 @@ def fitted_q(
     The backup is the **expectation under the target**; the largest action would evaluate another policy (see
     :func:`fitted_q_iteration`). Nothing follows a terminated step. Where the log was cut off
     (``terminated`` False), what follows the last step is unknown: that step is used as a successor, and not as a
-    transition of its own.
+    transition of its own. The values are stationary: they do not know of a cap on the length, and take the last
+    step before it for the end of all who are in that state. Under a cap use :func:`fitted_q_by_time`.
 
     Parameters
     ----------
@@ -109,7 +166,7 @@ def fitted_q(
         Called with each :class:`Iteration`.
     checkpoint : path, optional
         Where to keep the values of each round. If the file is there, and from the same data, policy and
-        settings, the fit goes on from it.
+        settings, the fit goes on from it; ``n_iterations`` may grow.
 
     References
     ----------
@@ -120,13 +177,12 @@ def fitted_q(
     def expected(q: Float) -> Float:
         return (proba * q).sum(axis=1)
 
-    kind = ModelPerAction if per_action else ActionAsFeature
+    model = unfitted(regressor, data.n_actions, per_action=per_action)
     policy = target if isinstance(target, Policy) else None
-    store = _Checkpoint(checkpoint, data, proba, (gamma, repr(regressor), per_action, n_iterations))
-    model, trace = _iterate(
-        data, kind(regressor, data.n_actions), expected, gamma, n_iterations, progress, store
-    )
-    return FittedQ(model, gamma, trace, policy, _warn_if_diverged(trace, data, gamma))
+    store = Checkpoint(checkpoint, data, proba, (gamma, regressor, per_action))
+    fitted, trace = _iterate(data, model, expected, gamma, n_iterations, progress, store)
+    diverged = _warn_if_diverged(trace, data, gamma)
+    return FittedQ(fitted, gamma, trace, policy, diverged, frozenset(data.digests))
 
 
 def fitted_q_iteration(
@@ -141,7 +197,8 @@ def fitted_q_iteration(
     r"""Fitted Q iteration: **improvement**, not evaluation.
 
     The backup takes the best action, :math:`\max_{a'} Q_k(s_{t+1}, a')`. The result is the value of a policy
-    that has been chosen to look good on this very log; evaluate ``GreedyPolicy`` of it on another one.
+    that has been chosen to look good on this very log: evaluate that policy, :meth:`FittedQ.greedy`, on another
+    one.
 
     References
     ----------
@@ -151,36 +208,37 @@ def fitted_q_iteration(
     def best(q: Float) -> Float:
         return q.max(axis=1)
 
-    kind = ModelPerAction if per_action else ActionAsFeature
-    store = _Checkpoint(None, data, np.empty(0), ())
-    model, trace = _iterate(data, kind(regressor, data.n_actions), best, gamma, n_iterations, progress, store)
-    return FittedQ(model, gamma, trace, None, _warn_if_diverged(trace, data, gamma))
+    model = unfitted(regressor, data.n_actions, per_action=per_action)
+    store = Checkpoint(None, data, np.empty(0), ())
+    fitted, trace = _iterate(data, model, best, gamma, n_iterations, progress, store)
+    diverged = _warn_if_diverged(trace, data, gamma)
+    return FittedQ(fitted, gamma, trace, None, diverged, frozenset(data.digests))
 
 
 def _iterate(
     data: Trajectories,
-    model: Any,
+    model: Model,
     backup: Backup,
     gamma: float,
     n_iterations: int,
     progress: Progress | None,
-    store: _Checkpoint,
-) -> tuple[Any, tuple[Iteration, ...]]:
+    store: Checkpoint,
+) -> tuple[Model, tuple[Iteration, ...]]:
     check_gamma(gamma)
     if n_iterations < 1:
         raise ValueError(f"n_iterations must be at least 1, got {n_iterations}.")
     rows, first = transitions(data), data.layout.first
 
-    def regress(v: Float) -> Any:
+    def regress(v: Float) -> Model:
         targets = data.rewards + gamma * following(data, v)
         return model.fit(data.states[rows], data.actions[rows], targets[rows])
 
-    trace, before, v = store.load(data.n_steps)
-    if len(trace) >= n_iterations:
+    trace, before, v = store.load(n_iterations)
+    if len(trace) == n_iterations:
         return regress(before), trace
     for k in range(len(trace) + 1, n_iterations + 1):
         fitted = regress(v)
-        q = fitted.predict(data.states)
+        q = check_finite(fitted.predict(data.states), f"iteration {k}")
         before, v = v, backup(q)
         change = float(np.sqrt(np.mean((v - before) ** 2)))
         trace = (*trace, Iteration(k, float(v[first].mean()), change, float(np.abs(q).max())))
@@ -221,38 +279,3 @@ def _warn_if_diverged(trace: tuple[Iteration, ...], data: Trajectories, gamma: f
             stacklevel=3,
         )
     return bool(beyond)
-
-
-class _Checkpoint:
-    """The values of the last two rounds, on disk: all that a fit needs to go on."""
-
-    def __init__(self, path: str | Path | None, data: Trajectories, proba: Float, settings: tuple[Any, ...]):
-        self.path = None if path is None else Path(path)
-        if self.path is not None:
-            digest = hashlib.sha256(repr(settings).encode())
-            for x in (data.states, data.actions, data.rewards, data.offsets, data.terminated, proba):
-                digest.update(np.ascontiguousarray(x).tobytes())
-            self.fingerprint = digest.hexdigest()
-
-    def load(self, n_steps: int) -> tuple[tuple[Iteration, ...], Float, Float]:
-        """Trace, and V of the last round but one and of the last; zeros where there is no file."""
-        if self.path is None or not self.path.exists():
-            return (), np.zeros(n_steps), np.zeros(n_steps)
-        with np.load(self.path, allow_pickle=False) as found:
-            if str(found["fingerprint"]) != self.fingerprint:
-                raise ValueError(
-                    f"{self.path} was written for other data, another policy or other settings; "
-                    "remove it to start anew."
-                )
-            trace = tuple(Iteration(int(row[0]), *map(float, row[1:])) for row in found["trace"])
-            return trace, found["before"], found["v"]
-
-    def save(self, trace: tuple[Iteration, ...], before: Float, v: Float) -> None:
-        """Write beside, then move into place: a kill leaves the old file or the new one."""
-        if self.path is None:
-            return
-        rows = np.array([(x.number, x.value, x.change, x.largest) for x in trace])
-        partial = self.path.with_name(self.path.name + ".partial")
-        with partial.open("wb") as file:
-            np.savez(file, fingerprint=self.fingerprint, trace=rows, before=before, v=v)
-        partial.replace(self.path)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from caliope.ragged import Float, Int
@@ -35,7 +35,7 @@ class ActionAsFeature:
             part = states[start : start + chunk]
             actions = np.tile(np.eye(self.n_actions, dtype=states.dtype), (len(part), 1))
             x = np.concatenate([np.repeat(part, self.n_actions, axis=0), actions], axis=1)
-            out[start : start + chunk] = self.regressor.predict(x).reshape(len(part), self.n_actions)
+            out[start : start + chunk] = _predicted(self.regressor, x).reshape(len(part), self.n_actions)
         return out
 
 
@@ -61,10 +61,49 @@ class ModelPerAction:
 
     def predict(self, states: Float) -> Float:
         """Values of all actions, (N, A)."""
-        columns = [
-            np.full(len(states), self.default) if m is None else m.predict(states) for m in self.fitted
-        ]
-        return np.stack(columns, axis=1).astype(np.float64)
+        out = np.full((len(states), self.n_actions), self.default)
+        for a, model in enumerate(self.fitted):
+            if model is not None:
+                out[:, a] = _predicted(model, states)
+        return out
+
+
+Model = ActionAsFeature | ModelPerAction
+
+
+def unfitted(regressor: Any, n_actions: int, *, per_action: bool) -> Model:
+    """A regressor as a function of state and action, yet to be fitted."""
+    if isinstance(regressor, type) or not hasattr(regressor, "fit") or not hasattr(regressor, "predict"):
+        raise TypeError(
+            f"regressor must be a scikit-learn regressor with fit and predict, got {regressor!r}."
+        )
+    if hasattr(regressor, "__sklearn_tags__") and is_classifier(regressor):
+        raise TypeError(
+            f"regressor must be a regressor, got the classifier {type(regressor).__name__}: values are numbers, not "
+            "labels. Use its regression form."
+        )
+    return ModelPerAction(regressor, n_actions) if per_action else ActionAsFeature(regressor, n_actions)
+
+
+def check_finite(table: Float, where: str) -> Float:
+    """Return predictions, or raise where one is NaN or infinite."""
+    bad = int((~np.isfinite(table)).sum())
+    if bad:
+        raise ValueError(
+            f"{where}: the regressor predicted NaN or infinity for {bad} of {table.size} states and actions. "
+            "Use one that does not extrapolate (trees), or scale the states."
+        )
+    return table
+
+
+def _predicted(regressor: Any, x: Float) -> Float:
+    found = np.asarray(regressor.predict(x), dtype=np.float64)
+    if found.shape not in ((len(x),), (len(x), 1)):
+        raise ValueError(
+            f"{type(regressor).__name__}.predict must return one number for each of {len(x)} rows, "
+            f"got shape {found.shape}."
+        )
+    return found.ravel()
 
 
 class TabularRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
