@@ -21,7 +21,7 @@ from caliope.results import Finding, Interval
 
 Scheme = Callable[[int, int, int, np.random.Generator], Float]  # n, size, n_draws, rng -> (n_draws, n)
 _CELLS = 1 << 21  # entries of a block of counts: 16 MB, so that memory does not grow with the draws
-_CACHED = 1 << 15  # trajectories drawn at once: what stays in the cache
+_CACHED = 1 << 14  # entries of counts made at once: they stay in the cache
 _DOMINANT = 0.99  # share of a denominator above which taking a trajectory away by subtraction loses digits
 
 
@@ -31,8 +31,11 @@ def with_replacement(n: int, size: int, n_draws: int, rng: np.random.Generator) 
     rows = max(1, _CACHED // max(n, size))
     for start in range(0, n_draws, rows):
         block = counts[start : start + rows]
-        drawn = rng.integers(n, size=(len(block), size)) + n * np.arange(len(block))[:, None]
-        block[:] = np.bincount(drawn.ravel(), minlength=block.size).reshape(block.shape)
+        # 32 bits are drawn three times as fast as 64, and number four thousand million trajectories.
+        drawn = rng.integers(n, size=(len(block), size), dtype=np.uint32)
+        if len(block) > 1:
+            drawn = drawn + n * np.arange(len(block))[:, None]
+        block.ravel()[:] = np.bincount(drawn.ravel(), minlength=block.size)
     return counts
 
 
