@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caliope.io import read_table, sources
+from caliope.io import csv_files, read_table, sources
 from caliope.trajectories import Trajectories
 
 ROLES = {"episode": "stay", "action": "dose", "reward": "r", "states": ["sofa", "lactate"], "time": "hour"}
@@ -250,7 +250,7 @@ def test_files_with_different_types_of_number_are_read_together(tmp_path):
 
 
 def test_a_csv_column_may_turn_fractional_after_the_rows_that_decide_its_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_CSV_ROWS", 3)
+    monkeypatch.setattr(csv_files, "_CSV_ROWS", 3)
     path = tmp_path / "log.csv"
     path.write_text("e,a,r,x\n" + "1,0,0,0\n" * 10 + "1,1.0,0.5,0.25\n")
     data = read_table(path, episode="e", action="a", reward="r", states="x")

@@ -11,7 +11,7 @@ from caliope.estimators import wdr_terms
 from caliope.evidence import Evidence, OneByOne
 from caliope.ragged import Float, Int
 
-_BIAS_LEVEL = 0.1  # of the interval around wdr whose distance stands for the bias, as in the paper
+_BIAS_LEVEL = 0.5  # of the interval around wdr, the distance from which stands for the bias
 
 
 def magic(e: Evidence) -> Any:
@@ -22,7 +22,11 @@ def magic(e: Evidence) -> Any:
     :math:`g^{(j)}` follows the weighted doubly robust estimate for j steps and the fitted values from there on:
     from :func:`~caliope.estimators.dm` (no step) to :func:`~caliope.estimators.wdr` (all). :math:`\Omega` is the
     covariance of these estimates, from the influence of the trajectories, and :math:`b_j` the distance of
-    :math:`g^{(j)}` from a 10% interval around wdr.
+    :math:`g^{(j)}` from a 50% interval around wdr (the reference implementation's recommendation once the covariance
+    has its factor n; the paper has 10%).
+
+    The blend is chosen from the data and has no derivative: of the intervals only those by resampling work, and
+    ``delta_method`` raises.
 
     References
     ----------
@@ -72,13 +76,15 @@ def _influences(e: Evidence) -> Float:
 
 def _simplex_minimum(matrix: Float) -> Float:
     """Minimise x' M x over non-negative x that sum to 1."""
-    size = len(matrix)
-    if size == 1:
-        return np.ones(1)
-    scaled = matrix / max(float(np.abs(matrix).max()), np.finfo(float).tiny)
-    # Non-negative least squares on the root of M, with the sum held to 1 by a heavy row.
-    values, vectors = np.linalg.eigh(scaled)
+    size, spread = len(matrix), np.sqrt(np.diag(matrix))
+    if (spread == 0).any():  # without variance and bias: nothing is better
+        return (spread == 0) / (spread == 0).sum()
+    # In units of each one's own spread, y = spread * x; the sum becomes a' y.
+    values, vectors = np.linalg.eigh(matrix / spread[:, None] / spread)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    heavy = 1e4
-    x, _ = optimize.nnls(np.vstack([root, np.full(size, heavy)]), np.concatenate([np.zeros(size), [heavy]]))
+    a = spread.min() / spread
+    # The least y' C y + (a' y - 1)^2 lies on the same ray as the least y' C y with a' y = 1: along a ray on which
+    # y' C y / (a' y)^2 = q its minimum is q / (1 + q), which rises with q. So non-negative least squares will do.
+    y, _ = optimize.nnls(np.vstack([root, a]), np.append(np.zeros(size), 1.0), maxiter=100 * size)
+    x = y / spread
     return x / x.sum()

@@ -32,10 +32,8 @@ def with_replacement(n: int, size: int, n_draws: int, rng: np.random.Generator) 
     for start in range(0, n_draws, rows):
         block = counts[start : start + rows]
         # 32 bits are drawn three times as fast as 64, and number four thousand million trajectories.
-        drawn = rng.integers(n, size=(len(block), size), dtype=np.uint32)
-        if len(block) > 1:
-            drawn = drawn + n * np.arange(len(block))[:, None]
-        block.ravel()[:] = np.bincount(drawn.ravel(), minlength=block.size)
+        drawn = rng.integers(n, size=(len(block), size), dtype=np.uint32) + n * np.arange(len(block))[:, None]
+        block[:] = np.bincount(drawn.ravel(), minlength=block.size).reshape(block.shape)
     return counts
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caliope.io.arrays import as_array, as_float
+from caliope.io.roles import WIDE
 from caliope.io.sources import Frame
 from caliope.ragged import Bool, Int
 
@@ -78,7 +79,7 @@ def _codes(labels: nw.Series[Any]) -> Int:
 
 
 def _find_runs(column: nw.Series[Any]) -> _Runs:
-    labels = column.cast(nw.String) if column.dtype in (nw.Categorical, nw.Enum) else column
+    labels = column.cast(nw.String) if column.dtype in (nw.Categorical, nw.Enum, *WIDE) else column
     begins = (labels != labels.shift(1)).fill_null(True)
     first = np.flatnonzero(begins.to_numpy())
     heads = labels.filter(begins)

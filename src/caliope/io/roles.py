@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -12,9 +13,10 @@ import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
-from caliope.io.sources import Types
+Types = Mapping[str, tuple[DType, ...]]  # of each column; files may differ
 
 _FEW = 30  # columns that a message can list without hiding what it says
+WIDE = (nw.Int128, nw.UInt128)  # NumPy has no such numbers
 _FITS_FLOAT32 = (nw.Float32, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Boolean)
 
 
@@ -46,15 +48,81 @@ class Roles:
         """Everything that is read beside the keys, each column once."""
         return tuple(dict.fromkeys((*self.states, *self.numbers, *self.keep)))
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Everything that is read, each column once."""
+        return tuple(dict.fromkeys((*self.keys, *self.contents)))
 
-def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    @cached_property
+    def measures(self) -> frozenset[str]:
+        """Columns that must hold numbers, whatever else they are; not those whose place in time they say."""
+        return frozenset({*self.states, *self.numbers} - {*self.keys})
+
+    @cached_property
+    def floats(self) -> frozenset[str]:
+        """Columns that are used as floating-point numbers only."""
+        return self.measures - {*self.keep}
+
+
+def as_names(part: str, names: Any) -> tuple[str, ...]:
     """Names as a tuple; a lone string is one name, not its letters."""
-    return (names,) if isinstance(names, str) else tuple(names)
+    if isinstance(names, str):
+        return (names,)
+    try:
+        return tuple(names)
+    except TypeError:
+        raise TypeError(
+            f"{part} must be the name of a column or a list of names, got {names!r}: name the columns, "
+            f"e.g. {part}=['sofa', 'lactate']."
+        ) from None
+
+
+def check_count(n_actions: Any) -> None:
+    """Raise unless the number of actions is a whole number from 1, or not given."""
+    if n_actions is None:
+        return
+    try:
+        count = operator.index(n_actions)
+    except TypeError:
+        count = None
+    if count is None or isinstance(n_actions, bool):
+        raise TypeError(
+            f"n_actions must be a whole number, got {n_actions!r}: say how many actions there are, or leave it out."
+        )
+    if count < 1:
+        raise ValueError(
+            f"n_actions must be 1 or more, got {n_actions}: say how many actions there are, or leave it out."
+        )
+
+
+def _check_text(part: str, name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"{part} must name a column by text, got {name!r} ({type(name).__name__}). If the columns of your frame "
+            "are called by numbers, rename them first, e.g. frame.columns = [str(x) for x in frame.columns]."
+        )
+
+
+def refuse_duplicates(roles: Roles, names: Sequence[Any], where: str) -> None:
+    """Raise when a column that was named is there more than once."""
+    for name in roles.names:
+        places = [i for i, other in enumerate(names) if other == name]
+        if len(places) > 1:
+            raise ValueError(
+                f"column {name!r} must be there once, but {where} names {len(places)} columns so (the first two "
+                f"are columns {places[0] + 1} and {places[1] + 1}). Rename or drop all but the one you mean."
+            )
 
 
 def check_roles(roles: Roles) -> None:
     """Raise when one column plays two parts, or no column tells the states."""
     single = {part: getattr(roles, part) for part in ("episode", "time", "action", "reward", "terminated")}
+    for part, name in single.items():
+        if name is not None or part in ("episode", "action", "reward"):
+            _check_text(part, name)
+    for part in ("states", "keep"):
+        for name in getattr(roles, part):
+            _check_text(part, name)
     named = [name for name in single.values() if name is not None]
     for name in named:
         if named.count(name) > 1:
@@ -81,13 +149,20 @@ def _nearest(name: str, available: Sequence[str]) -> str:
 
 def check_present(roles: Roles, types: Types) -> None:
     """Raise unless the table has every column that was named."""
-    missing = [name for name in dict.fromkeys((*roles.keys, *roles.contents)) if name not in types]
+    missing = [name for name in roles.names if name not in types]
     if missing:
-        available = [str(name) for name in types]
+        available = [name for name in types if isinstance(name, str)]
+        odd = [name for name in types if not isinstance(name, str)]
+        rename = (
+            f" Beside these, {len(odd)} columns have names that are not text (first: {next(iter(odd), None)!r}): "
+            "rename them, e.g. frame.columns = [str(x) for x in frame.columns]."
+        )
         listed = ", ".join(map(repr, available)) if len(available) <= _FEW else f"{len(available)} others"
         raise ValueError(
             "not a column of the table (of all its files): "
-            f"{', '.join(_nearest(name, available) for name in missing)}. There are {listed}."
+            f"{', '.join(_nearest(name, available) for name in missing)}. There are {listed or 'none'}."
+            + rename
+            * bool(odd)
         )
 
 
@@ -96,7 +171,7 @@ def _is_number(dtype: DType) -> bool:
 
 
 def _is_time(dtype: DType) -> bool:
-    return dtype.is_numeric() or dtype in (nw.Date, nw.Datetime, nw.Duration)
+    return (dtype.is_numeric() and dtype not in WIDE) or dtype in (nw.Date, nw.Datetime, nw.Duration)
 
 
 def _is_label(dtype: DType) -> bool:
@@ -130,7 +205,7 @@ _NEEDS = (
     _Need(
         "time",
         _is_time,
-        "time must be a number, a date or a datetime",
+        "time must be a number of at most 64 bits, a date or a datetime",
         "Parse it first: as text, 10 precedes 9.",
     ),
 )
@@ -139,7 +214,7 @@ _NEEDS = (
 def check_types(roles: Roles, types: Types) -> None:
     """Raise unless every column has a type that suits its part."""
     for need in _NEEDS:
-        names = as_names(getattr(roles, need.part) or ())
+        names = as_names(need.part, getattr(roles, need.part) or ())
         odd = [f"{name!r} is {dtype}" for name in names for dtype in types[name] if not need.fits(dtype)]
         if odd:
             raise TypeError(f"{need.needed}, but column {', '.join(odd)}. {need.remedy}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +15,12 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
+from caliope.io.csv_files import interpret, open_csv
+from caliope.io.roles import Roles, Types, refuse_duplicates
+
 _BATCH_ROWS = 1 << 16  # in memory beside the result: enough to be fast, few enough not to matter
-_CSV_ROWS = 100_000  # that decide on the type of a CSV column
 
 Frame = nw.DataFrame[Any]
-Types = Mapping[str, tuple[nw.dtypes.DType, ...]]
 
 
 class Source(Protocol):
@@ -48,10 +50,12 @@ class _InMemory:
 
 
 @contextmanager
-def _reading(label: str) -> Iterator[None]:
+def _reading(label: str, explain: Callable[[], None] = lambda: None) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, nw.exceptions.NarwhalsError) as error:
+        with suppress(pl.exceptions.PolarsError):
+            explain()
         what = str(error).split("\n", 1)[0]  # the rest names options that read_table does not have
         raise ValueError(
             f"read_table could not read {label}: {what}. Mend the file, or read it with options of your own, "
@@ -79,13 +83,16 @@ class _Part:
 
     label: str
     query: pl.LazyFrame
+    explain: Callable[[], None] = lambda: None  # raises a better error than that of polars, where it can
 
+    @cached_property
     def types(self) -> nw.Schema:
+        """Columns and their types."""
         with _reading(self.label):
             return nw.from_native(self.query).collect_schema()
 
     def keys(self, names: Sequence[str]) -> tuple[pl.DataFrame, _Fingerprint]:
-        with _reading(self.label):
+        with _reading(self.label, self.explain):
             found = self.query.select(names).collect(engine="streaming")
         fingerprint = _Fingerprint()
         fingerprint.add(found)
@@ -93,17 +100,17 @@ class _Part:
 
     def batches(
         self, keys: Sequence[str], columns: Sequence[str], *, expected: _Fingerprint
-    ) -> Iterator[Frame]:
+    ) -> Iterator[pl.DataFrame]:
         """Yield the rows; raise when their keys are not those that were read before."""
         found = _Fingerprint()
         # In the table's own order: a query that also reorders columns runs a gigabyte ahead of its reader.
-        query = self.query.select([name for name in self.types() if name in {*keys, *columns}])
-        with _reading(self.label):
+        query = self.query.select([name for name in self.types if name in {*keys, *columns}])
+        with _reading(self.label, self.explain):
             for batch in query.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
                 found.add(batch.select(keys))
                 if found.rows > expected.rows:
                     break
-                yield nw.from_native(batch, eager_only=True)
+                yield batch
         if found != expected:
             raise ValueError(
                 f"{self.label} gave other rows, or another order of rows, when it was read a second time. "
@@ -116,10 +123,11 @@ class _Scanned:
     """Parts whose rows follow each other; each is opened when its turn comes."""
 
     parts: tuple[_Part, ...]
+    interpret: Callable[[pl.DataFrame], Mapping[str, pl.Expr]] = lambda _: {}  # what text in the keys means
 
     @property
     def columns(self) -> Types:
-        types = [part.types() for part in self.parts]
+        types = [part.types for part in self.parts]
         everywhere = [name for name in types[0] if all(name in other for other in types)]
         return {name: tuple(dict.fromkeys(other[name] for other in types)) for name in everywhere}
 
@@ -127,33 +135,26 @@ class _Scanned:
         frames, fingerprints = zip(*(part.keys(keys) for part in self.parts), strict=True)
         with _reading(", ".join(part.label for part in self.parts)):
             together = pl.concat(frames, how="vertical_relaxed")
+        meant = self.interpret(together)
+        kept = [expression for name, expression in meant.items() if name in columns]
         batches = (
-            batch
+            nw.from_native(batch.with_columns(kept), eager_only=True)
             for part, fingerprint in zip(self.parts, fingerprints, strict=True)
             for batch in part.batches(keys, columns, expected=fingerprint)
         )
-        return nw.from_native(together, eager_only=True), batches
+        return nw.from_native(together.with_columns(meant.values()), eager_only=True), batches
 
 
-def _scan_parquet(path: Path, _: Collection[str]) -> pl.LazyFrame:
-    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
+def _scan_parquet(path: Path, _: Roles) -> _Part:
+    return _Part(str(path), pl.scan_parquet(path, glob=False, hive_partitioning=False))
 
 
-def _scan_csv(path: Path, floats: Collection[str]) -> pl.LazyFrame:
-    # A column that is whole for 100,000 rows may have a fraction in the next. Where the numbers become
-    # floats in the end they are read as floats at once; knowing the types also saves guessing on each pass.
-    with _reading(str(path)):
-        guessed = pl.scan_csv(
-            path, glob=False, infer_schema_length=_CSV_ROWS, try_parse_dates=True
-        ).collect_schema()
-    types = {
-        name: pl.Float64() if name in floats and dtype.is_integer() else dtype
-        for name, dtype in guessed.items()
-    }
-    return pl.scan_csv(path, glob=False, schema=types)
+def _scan_csv(path: Path, roles: Roles) -> _Part:
+    file = open_csv(path, roles)
+    return _Part(str(path), file.scan(), file.refuse_text)
 
 
-_READERS: Mapping[str, Callable[[Path, Collection[str]], pl.LazyFrame]] = {
+_READERS: Mapping[str, Callable[[Path, Roles], _Part]] = {
     ".parquet": _scan_parquet,
     ".pq": _scan_parquet,
     ".csv": _scan_csv,
@@ -161,10 +162,22 @@ _READERS: Mapping[str, Callable[[Path, Collection[str]], pl.LazyFrame]] = {
 }
 
 
+def _parquet_in(folder: Path) -> list[Path]:
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".parquet", ".pq"))
+    if not found:
+        raise ValueError(
+            f"{folder} is a directory without Parquet files: name the files, e.g. '{folder}/*.csv', or "
+            f"'{folder}/**/*.parquet' for those in its folders."
+        )
+    return found
+
+
 def _find(pattern: str | os.PathLike[str]) -> list[Path]:
-    path = Path(pattern).expanduser()
+    if not os.fspath(pattern):
+        raise ValueError("the path must name a file, but is empty.")
+    path = Path(os.path.expanduser(pattern))  # noqa: PTH111 (Path.expanduser fails on a file called ~x.csv)
     if path.is_dir():
-        raise ValueError(f"{path} is a directory: name the files in it, e.g. '{path}/*.parquet'.")
+        return _parquet_in(path)
     if path.exists():  # asked before globbing: a file may have brackets in its name
         return [path]
     names = glob.glob(str(path), recursive=True)  # noqa: PTH207 (Path.glob refuses absolute patterns)
@@ -174,7 +187,18 @@ def _find(pattern: str | os.PathLike[str]) -> list[Path]:
     return found
 
 
-def _scan(paths: Sequence[Path], floats: Collection[str]) -> _Scanned:
+def _refuse_lacking(parts: Sequence[_Part], roles: Roles) -> None:
+    """Raise when some files have a column and others have not; what none has is found missing later."""
+    for name in roles.names:
+        lacking = [part.label for part in parts if name not in part.types]
+        if 0 < len(lacking) < len(parts):
+            raise ValueError(
+                f"column {name!r} must be in every file, but {len(lacking)} of {len(parts)} files lack it "
+                f"(first: {lacking[0]}). Add it there, or leave the file out."
+            )
+
+
+def _scan(paths: Sequence[Path], roles: Roles) -> _Scanned:
     suffixes = [next((s for s in _READERS if path.name.lower().endswith(s)), None) for path in paths]
     if None in suffixes:
         odd = paths[suffixes.index(None)]
@@ -186,22 +210,38 @@ def _scan(paths: Sequence[Path], floats: Collection[str]) -> _Scanned:
             f"the files are of different kinds (first: {paths[0]} and {other}); "
             "read_table takes Parquet or CSV, not both at once."
         )
-    return _Scanned(tuple(_Part(str(path), readers[0](path, floats)) for path in paths))
+    parts = []
+    for path in paths:
+        with _reading(str(path)):
+            parts.append(readers[0](path, roles))
+    _refuse_lacking(parts, roles)
+    if readers[0] is _scan_csv:
+        return _Scanned(tuple(parts), lambda keys: interpret(keys, roles))
+    return _Scanned(tuple(parts))
 
 
-def open_source(source: object, *, floats: Collection[str]) -> Source:
-    """Open a path, several paths, a glob, or a frame.
+def _in_memory(source: Any, roles: Roles) -> _InMemory:
+    try:
+        return _InMemory(nw.from_native(source, eager_only=True))
+    except nw.exceptions.DuplicateError:  # even if we need none of the copies
+        is_arrow = hasattr(source, "column_names")
+        names = list(source.column_names if is_arrow else source.columns)
+        refuse_duplicates(roles, names, f"the {type(source).__name__}")
+        single = [i for i, name in enumerate(names) if names.count(name) == 1]
+        chosen = source.select(single) if is_arrow else source.iloc[:, single]
+        return _InMemory(nw.from_native(chosen, eager_only=True))
 
-    The columns named in `floats` will be used as floating-point numbers.
-    """
+
+def open_source(source: object, roles: Roles) -> Source:
+    """Open a path, several paths, a glob, a directory, or a frame."""
     if isinstance(source, str | os.PathLike):
-        return _scan(_find(source), floats)
+        return _scan(_find(source), roles)
     if isinstance(source, list | tuple) and source and all(isinstance(x, str | os.PathLike) for x in source):
-        return _scan([path for pattern in source for path in _find(pattern)], floats)
+        return _scan([path for pattern in source for path in _find(pattern)], roles)
     if isinstance(source, pl.LazyFrame):
         return _Scanned((_Part("the LazyFrame", source),))
     try:
-        return _InMemory(nw.from_native(source, eager_only=True))
+        return _in_memory(source, roles)
     except TypeError:
         raise TypeError(
             "read_table takes a path, a list of paths or a glob of Parquet or CSV files, a polars DataFrame "

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from caliope.io.arrays import as_array, as_float
 from caliope.io.ordering import Plan, plan_rows
-from caliope.io.roles import Roles, as_names, check_present, check_roles, check_types, state_type
+from caliope.io.roles import Roles, as_names, check_count, check_present, check_roles, check_types, state_type
 from caliope.io.sources import Frame, open_source
 from caliope.ragged import Bool, Float, Int
 from caliope.trajectories import Trajectories
@@ -76,6 +76,23 @@ class _Column:
             )
 
 
+def _refuse_sparse(column: _Column, high: int) -> None:
+    """Raise when the largest action looks like a code for something else, such as 999 for a missing one."""
+    values = column.values
+    # More numbers than twice the rows: fewer than half were logged, whatever they are.
+    logged = (
+        len(values) if high >= 2 * len(values) else np.count_nonzero(np.bincount(values.astype(np.int64)))
+    )
+    if high < 10 or 2 * logged >= high + 1:
+        return
+    found = np.flatnonzero(values == high)
+    raise ValueError(
+        f"column {column.name!r}: fewer than half of the actions 0 to {high} were ever logged; the largest, {high}, "
+        f"stands in {len(found)} of {len(values)} rows (first: {column.plan.where(int(found[0]))}). If it is a code, "
+        f"such as 999 for a missing action, correct it; if there are so many actions, say n_actions={high + 1}."
+    )
+
+
 def _actions(column: _Column, n_actions: int | None) -> Int:
     values = column.values
     # NaN is caught here too: it is not equal to its own floor.
@@ -84,6 +101,8 @@ def _actions(column: _Column, n_actions: int | None) -> Int:
         unusable, "hold no whole number from 0", "Number the actions 0, 1, 2, ...; none may be missing."
     )
     low, high = int(values.min()), int(values.max())
+    if n_actions is None:
+        _refuse_sparse(column, high)
     if low == 1 and n_actions in (None, high):
         unless = "" if n_actions else f"; if action 0 exists and was never taken, say n_actions={high + 1}"
         raise ValueError(
@@ -138,12 +157,13 @@ def read_table(
 
     Parameters
     ----------
-    source : path, list of paths, glob, or frame
-        Parquet (.parquet, .pq) or CSV (.csv, .csv.gz) files, those of a glob in the order of their names; or
-        a polars DataFrame or LazyFrame, a pandas DataFrame, a pyarrow Table. Files and lazy queries are read
-        twice: first the episode and the time, then everything.
+    source : path, list of paths, glob, directory, or frame
+        Parquet (.parquet, .pq) or CSV (.csv, .csv.gz) files, those of a glob in the order of their names; a
+        directory stands for the Parquet files in it; or a polars DataFrame or LazyFrame, a pandas DataFrame, a
+        pyarrow Table. Files and lazy queries are read twice: first the episode and the time, then everything.
     episode : str
-        Column that tells which rows belong together: numbers or text. It becomes ``ids``.
+        Column that tells which rows belong together: numbers or text. It becomes ``ids``. From CSV, ids are
+        numbers only if all are written as such: with an id 01 among them all stay text.
     action : str
         Column of what was done, whole numbers from 0.
     reward : str
@@ -153,8 +173,9 @@ def read_table(
         (Float32, Boolean, and integers of 8 or 16 bits), otherwise float64.
     time : str, optional
         Column that orders the rows of an episode. Whole numbers count decisions, so all must rise by the same
-        stride, the smallest one found; floats, dates and datetimes only order. Without it the rows of an
-        episode must stand together, in order.
+        stride, the smallest one found; floats, dates and datetimes only order. In CSV, dates must be
+        written 2020-03-01, with or without a time. Without it the rows of an episode must stand together, in
+        order.
     terminated : str, optional
         Column that is True in the last row of an episode that ended, False in that of one cut off by the end
         of the log, and False before. By default all ended.
@@ -162,7 +183,8 @@ def read_table(
         Further columns to carry along, such as a severity score. In numbers, NaN stands for no value (whole
         numbers turn into floats then); in text, None.
     n_actions : int, optional
-        How many actions there are. By default one more than the largest one logged.
+        How many actions there are. By default one more than the largest one logged; needed when that is 10 or
+        more and fewer than half of the numbers up to it were logged.
 
     Examples
     --------
@@ -171,14 +193,18 @@ def read_table(
     >>> read_table(log, episode="stay", action="dose", reward="r", states=["sofa"])
     Trajectories(2 trajectories of 1 to 2 steps, 3 steps, 1 feature, 2 actions)
     """
-    roles = Roles(episode, action, reward, as_names(states), time, terminated, as_names(keep))
+    check_count(n_actions)
+    roles = Roles(
+        episode, action, reward, as_names("states", states), time, terminated, as_names("keep", keep)
+    )
     check_roles(roles)
-    table = open_source(source, floats={*roles.states, *roles.numbers} - {*roles.keep, *roles.keys})
+    table = open_source(source, roles)
     types = table.columns
     check_present(roles, types)
     keys, batches = table.read(roles.keys, roles.contents)
     if len(keys) == 0:
         raise ValueError("the table has no rows.")
+    types = {**types, **{name: (keys[name].dtype,) for name in roles.keys}}  # as their text was understood
     check_types(roles, types)
     plan = plan_rows(keys, episode, time=time)
     del keys
