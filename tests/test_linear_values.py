@@ -99,10 +99,55 @@ def test_features_that_repeat_each_other_are_reported():
         gamma=0.9,
         features=lambda s: np.concatenate([one_hot(5)(s), one_hot(5)(s)], axis=1),
     )
-    assert [f.code for f in doubled.interval.findings] == ["V101"]
+    assert [f.code for f in doubled.interval.findings] == ["V101", "V105"]  # and the ward has a cap
     single = linear_value(data, cal.TabularPolicy(ward.EARLIER), gamma=0.9, features=one_hot(5))
     assert doubled.value == pytest.approx(single.value)
-    assert single.interval.findings == ()
+    assert [f.code for f in single.interval.findings] == ["V105"]
+
+
+@pytest.mark.parametrize("c", [1e-6, 1e7])
+def test_linear_values_do_not_depend_on_the_units_of_the_features(c):
+    data = ward.simulate(200, rng=0)
+    target = cal.TabularPolicy(ward.EARLIER)
+    plain = linear_value(data, target, gamma=0.9)
+    other = linear_value(
+        data, target, gamma=0.9, features=lambda s: np.column_stack([np.ones(len(s)), c * s])
+    )
+    assert other.value == pytest.approx(plain.value, rel=1e-6)
+    assert other.values.on(data) == pytest.approx(plain.values.on(data), rel=1e-6)
+    assert other.condition == pytest.approx(plain.condition, rel=1e-6)
+
+
+def test_a_cap_on_the_length_is_suspected():
+    # Lengths 1 and 2: of ten trajectories one ends at the longest (10%, not above), then two, then two cut off.
+    for long, ended, codes in ((1, True, []), (2, True, ["V105"]), (2, False, [])):
+        lengths = np.array([1] * (10 - long) + [2] * long)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        terminated = (lengths == 1) | ended
+        data = cal.Trajectories(
+            np.zeros(offsets[-1]),
+            np.zeros(offsets[-1], int),
+            np.ones(offsets[-1]),
+            offsets,
+            terminated=terminated,
+        )
+        found = linear_value(data, cal.UniformPolicy(1), gamma=0.5, features=lambda s: np.ones((len(s), 1)))
+        assert [f.code for f in found.interval.findings] == codes
+
+
+def test_linear_values_refuse_what_they_cannot_use():
+    data, target = ward.simulate(20, rng=0), cal.TabularPolicy(ward.EARLIER)
+    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+        linear_value(data, target, gamma=0.9, level=95)
+    with pytest.raises(ValueError, match="at least 2 trajectories, got 1"):
+        linear_value(data[0], target, gamma=0.9)
+    with pytest.raises(ValueError, match="one row for each of the"):
+        linear_value(data, target, gamma=0.9, features=lambda s: s[:, 0])
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        linear_value(data, target, gamma=0.9, features=lambda s: s * np.nan)
+    values = linear_value(data, target, gamma=0.9).values
+    with pytest.raises(ValueError, match=r"gamma = 0\.9"):
+        cal.gather(data, target, data["behaviour"], gamma=1.0, q=values)
 
 
 # -- marginalised importance sampling --
@@ -134,6 +179,23 @@ def test_marginalised_is_is_its_recursion():
         d = d @ p
     found = marginalised_is(data, cal.TabularPolicy(ward.EARLIER), data["behaviour"], gamma=0.9)
     assert found == pytest.approx(value)
+
+
+def test_marginalised_is_leaves_out_what_was_cut_off():
+    # One state, one action. Rewards 1, 3 (ended) and 1, 9 (cut off): step 0 gives 1, and step 1 is known once: 3.
+    data = cal.Trajectories(np.zeros(4), np.zeros(4, int), [1, 3, 1, 9], [0, 2, 4], terminated=[True, False])
+    one = cal.UniformPolicy(1)
+    assert marginalised_is(data, one, one, gamma=0.5) == pytest.approx(1 + 0.5 * 3)
+
+
+def test_states_may_be_numbered_by_hand():
+    data, target = ward.simulate(50, rng=0), cal.TabularPolicy(ward.EARLIER)
+    numbers = (7 * data.states[:, 0].astype(int) - 3).tolist()
+    found = marginalised_is(data, target, data["behaviour"], gamma=0.9, state_of=numbers)
+    assert found == pytest.approx(marginalised_is(data, target, data["behaviour"], gamma=0.9))
+    for wrong in (numbers[1:], data.states[:, 0] + 0.5):
+        with pytest.raises(ValueError, match="state_of must hold one whole number"):
+            marginalised_is(data, target, data["behaviour"], gamma=0.9, state_of=wrong)
 
 
 def test_marginalised_is_beats_whole_trajectories_on_a_long_horizon():
@@ -196,6 +258,35 @@ def test_mrdr_values_leave_the_doubly_robust_estimate_where_it_should_be(domain)
     q = more_robust_q(data, policy, behaviour, gamma=1.0, features=features)
     interval = cal.delta_method(cal.dr, cal.gather(data, policy, behaviour, q=q), level=0.999)
     assert truth in interval
+
+
+def test_mrdr_moves_only_where_the_doubly_robust_estimate_feels_it():
+    """Adding c(s) pi_b / pi_e to Q changes no DR term: along it the values stay those of LSTD-Q."""
+    data = ward.simulate(300, rng=0)
+    pi_e, pi_b = np.tile([0.2, 0.3, 0.5], (data.n_steps, 1)), np.tile([0.5, 0.25, 0.25], (data.n_steps, 1))
+    found = more_robust_q(data, pi_e, pi_b, gamma=0.9, features=one_hot(5)).coefficients
+    start = linear_value(data, pi_e, gamma=0.9, features=one_hot(5)).values.coefficients
+    free = pi_b[0] / pi_e[0]
+    moved = (found - start).T  # (5, 3): for each state, by action
+    assert np.abs(moved).max() > 0.01
+    assert moved @ free == pytest.approx(0, abs=1e-8)
+
+
+def test_mrdr_survives_a_long_horizon():
+    # One state, 800 steps: 0.9 / 0.2 = 4.5 to the 800th power is 1e522, and no float.
+    n, steps = 3, 800
+    rng = np.random.default_rng(0)
+    actions = np.concatenate([np.zeros(steps, int), rng.integers(0, 2, size=(n - 1) * steps)])
+    data = cal.Trajectories(np.zeros(n * steps), actions, np.ones(n * steps), steps * np.arange(n + 1))
+    pi_e, pi_b = np.tile([0.9, 0.1], (n * steps, 1)), np.tile([0.2, 0.8], (n * steps, 1))
+    found = more_robust_q(data, pi_e, pi_b, gamma=0.9, features=lambda s: np.ones((len(s), 1)))
+    assert np.isfinite(found.coefficients).all()
+
+
+def test_mrdr_asks_for_the_probabilities_of_all_actions():
+    data = ward.simulate(20, rng=0)
+    with pytest.raises(ValueError, match="behaviour must give the probabilities of all actions"):
+        more_robust_q(data, cal.TabularPolicy(ward.EARLIER), data["behaviour"], gamma=0.9)
 
 
 # -- MAGIC --
@@ -262,3 +353,18 @@ def test_the_minimum_over_the_simplex_is_found():
     assert _simplex_minimum(np.diag([1.0, 3.0])) == pytest.approx([0.75, 0.25], abs=1e-6)
     # A second coordinate that only adds is left out: [[1, 2], [2, 5]] -> (1, 0).
     assert _simplex_minimum(np.array([[1.0, 2.0], [2.0, 5.0]])) == pytest.approx([1.0, 0.0], abs=1e-6)
+
+
+def test_the_minimum_over_the_simplex_does_not_mind_scales():
+    # x' diag(d) x with sum 1: x is proportional to 1 / d, so that 1 / d over 12 decades is its own answer.
+    d = 10.0 ** np.arange(-6, 6)
+    assert _simplex_minimum(np.diag(d)) == pytest.approx((1 / d) / (1 / d).sum(), rel=1e-9)
+    # Two estimates without any error share the weight.
+    assert _simplex_minimum(np.diag([0.0, 2.0, 0.0])).tolist() == [0.5, 0.0, 0.5]
+    # 200 estimates that are nearly one: no giving up, and no point of a fine sample does better.
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(50, 1)) * 10.0 ** rng.uniform(-3, 3, size=200) + 1e-6 * rng.normal(size=(50, 200))
+    x = _simplex_minimum(u.T @ u)
+    assert (x >= 0).all()
+    assert x.sum() == pytest.approx(1)
+    assert ((u @ x) ** 2).sum() <= (u**2).sum(axis=0).min() * (1 + 1e-9)

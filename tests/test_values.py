@@ -8,8 +8,11 @@ import textwrap
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, RandomForestRegressor
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 
 import caliope as cal
 from caliope.domains import ward
@@ -26,10 +29,12 @@ from caliope.domains.tabular import TabularMDP
 from caliope.values import (
     TabularRegressor,
     cross_fitted_q,
+    cross_fitted_q_by_time,
     fitted_q,
     fitted_q_by_time,
     fitted_q_iteration,
 )
+from caliope.values.checkpoint import described
 from caliope.values.fitted import CaliopeWarning
 
 
@@ -37,7 +42,7 @@ def one_hot(n):
     return lambda states: np.eye(n)[states[:, 0].astype(int)]
 
 
-def empirical(data, n_states):
+def empirical(data, n_states, horizon=400):
     """The process that the log itself describes: frequencies of what followed, and mean rewards."""
     s, a = data.states[:, 0].astype(int), data.actions
     follows = np.full(data.n_steps, n_states)  # one more state: the end
@@ -56,7 +61,7 @@ def empirical(data, n_states):
         counts / counts.sum(axis=2, keepdims=True),
         rewards / seen,
         np.arange(n_states + 1) == n_states,
-        horizon=400,
+        horizon=horizon,
     )
 
 
@@ -215,6 +220,7 @@ def test_a_linear_regressor_that_runs_away_is_called_so():
             per_action=True,
         )
     assert fit.diverged
+    assert [(x.code, x.level) for x in fit.notes_for(grow)] == [("V102", "caution"), ("V103", "issue")]
 
 
 def test_the_trace_tells_how_the_fit_settled():
@@ -232,6 +238,97 @@ def test_the_trace_tells_how_the_fit_settled():
     assert [x.number for x in fit.trace] == list(range(1, 31))
     assert fit.trace[-1].change < 0.05 * fit.trace[0].change
     assert not fit.diverged
+
+
+def codes(q, data):
+    return [f"{note.code} {note.level}" for note in q.notes_for(data)]
+
+
+def test_values_say_whether_they_have_settled_and_whom_they_have_seen():
+    rng = np.random.default_rng(0)
+    data = cal.Trajectories(rng.normal(size=(40, 2)), np.tile([0, 1], 20), np.ones(40), np.arange(0, 41, 4))
+    target, halves = cal.UniformPolicy(2), (data[:5], data[5:])
+    # One round of four steps of reward 1: V goes from 0 to 1, and the largest Q is 1. That is not settled.
+    early = fitted_q(halves[0], target, TabularRegressor(), gamma=0.9, n_iterations=1)
+    assert codes(early, halves[1]) == ["V104 caution"]
+    late = fitted_q(halves[0], target, TabularRegressor(), gamma=0.9, n_iterations=60)
+    assert codes(late, halves[1]) == []
+    assert codes(late, data) == ["V102 caution"]
+    assert late.notes_for(data)[0].numbers == {"trajectories": 5.0}
+    by_time = fitted_q_by_time(halves[0], target, TabularRegressor(), gamma=0.9)
+    assert codes(by_time, halves[1]) == []
+    assert codes(by_time, halves[0]) == ["V102 caution"]
+    e = cal.gather(data, target, target, gamma=0.9, q=late)
+    assert "V102" in {note.code for note in e.notes}
+
+
+class Odd(RegressorMixin, BaseEstimator):
+    """Predicts what it is told to, in a column."""
+
+    def __init__(self, value=1.0, shape=(-1, 1)):
+        self.value, self.shape = value, shape
+
+    def fit(self, X, y):
+        self.targets_ = y
+        return self
+
+    def predict(self, X):
+        found = np.full(len(X), self.value if (self.targets_ > 1.5).any() else 1.0)
+        return found.reshape(self.shape)
+
+
+@pytest.mark.parametrize("per_action", [False, True])
+def test_a_regressor_must_return_finite_numbers_and_may_do_so_in_a_column(per_action):
+    data = cal.Trajectories(np.zeros(4), [0, 1, 1, 0], np.ones(4), [0, 2, 4])
+    settings = {"gamma": 1.0, "n_iterations": 3, "per_action": per_action}
+    fit = fitted_q(data, cal.UniformPolicy(2), Odd(), **settings)
+    assert fit.q_all([[0.0]]).tolist() == [[1.0, 1.0]]
+    # The first round has targets of 1; the second 1 + 1 = 2, where the predictions turn bad.
+    with pytest.raises(ValueError, match="iteration 2: the regressor predicted NaN or infinity"):
+        fitted_q(data, cal.UniformPolicy(2), Odd(np.nan), **settings)
+    with pytest.raises(ValueError, match="step 0: the regressor predicted NaN or infinity"):
+        fitted_q_by_time(data, cal.UniformPolicy(2), Odd(np.inf), gamma=1.0, per_action=per_action)
+    with pytest.raises(ValueError, match="must return one number for each"):
+        fitted_q(data, cal.UniformPolicy(2), Odd(shape=(1, -1)), **settings)
+
+
+@pytest.mark.parametrize(
+    "wrong", [LogisticRegression(), make_pipeline(LogisticRegression()), LinearRegression, 3]
+)
+def test_a_classifier_is_no_regressor(wrong):
+    data = ward.simulate(20, rng=0)
+    with pytest.raises(TypeError, match="regressor must be a"):
+        fitted_q(data, cal.UniformPolicy(3), wrong, gamma=0.9, n_iterations=1)
+    with pytest.raises(TypeError, match="regressor must be a"):
+        fitted_q_by_time(data, cal.UniformPolicy(3), wrong, gamma=0.9)
+
+
+def test_the_best_action_is_a_policy_and_an_action_that_is_none_is_refused():
+    data = cal.Trajectories(np.zeros(4), [0, 1, 1, 0], [0, 1, 1, 0], np.arange(5))
+    best = fitted_q_iteration(data, TabularRegressor(), gamma=1.0, n_iterations=1)
+    assert cal.target_probabilities(data, best.greedy()).tolist() == [[0, 1]] * 4
+    assert best.q([[0.0], [0.0]], [0, 1]) == pytest.approx([0, 1])
+    for wrong in (-1, 2):
+        with pytest.raises(ValueError, match="actions must lie between 0 and 1"):
+            best.q([[0.0]], [wrong])
+    with pytest.raises(ValueError, match="actions must be whole numbers of shape"):
+        best.q([[0.0]], [0.5])
+
+
+def test_a_step_after_which_nothing_is_known_teaches_nothing():
+    rewards, zeros, one = [0, 0, 10], np.zeros(3), cal.UniformPolicy(1)
+    cut = cal.Trajectories(zeros, zeros.astype(int), rewards, [0, 3], terminated=[False])
+    with pytest.raises(ValueError, match="no trajectory ends: use fitted_q"):
+        fitted_q_by_time(cut, one, TabularRegressor(), gamma=1.0)
+    # Beside it rewards 4, 6 that end. Step 2 is cut off, so step 1 is known of the second alone: 6. Step 0 is known of
+    # both: 0 + 6 and 4 + 6, on average 8. Step 2 takes the model of step 1.
+    mixed = cal.Trajectories(
+        np.zeros(5), np.zeros(5, int), [*rewards, 4, 6], [0, 3, 5], terminated=[False, True]
+    )
+    fit = fitted_q_by_time(mixed, one, TabularRegressor(), gamma=1.0)
+    assert fit.on(mixed)[:, 0].tolist() == [8, 6, 6, 8, 6]
+    longer = cal.Trajectories(np.zeros(5), np.zeros(5, int), np.zeros(5), [0, 5])
+    assert fit.on(longer)[:, 0].tolist() == [8, 6, 6, 6, 6]
 
 
 def test_an_action_never_taken_gets_the_mean_target_and_a_full_column():
@@ -268,11 +365,34 @@ def test_cross_fitted_values_of_a_trajectory_come_from_models_that_have_not_seen
         assert fit.table[rows] == pytest.approx(alone.q_all(data.states[rows]))
     with pytest.raises(ValueError, match="belong to the log"):
         fit.on(ward.simulate(60, rng=1))
+    assert codes(fit, data) == ["V102 note"]
+
+
+def test_cross_fitted_values_find_their_trajectories_in_a_copy_and_in_a_selection():
+    data = ward.simulate(60, rng=0)  # discrete: some patients are alike, and only their ids tell them apart
+    fit = cross_fitted_q(
+        data, cal.TabularPolicy(ward.EARLIER), TabularRegressor(), gamma=0.9, n_iterations=8, folds=3, rng=0
+    )
+    assert (fit.on(ward.simulate(60, rng=0)) == fit.table).all()
+    chosen = np.array([41, 7, 7, 0, 59])
+    assert (fit.on(data[chosen]) == fit.table[data.layout.rows_of(chosen)]).all()
+    with pytest.raises(ValueError, match=r"gamma = 0\.9"):
+        cal.gather(data, cal.TabularPolicy(ward.EARLIER), data["behaviour"], gamma=1.0, q=fit)
+
+
+def test_time_indexed_values_are_cross_fitted_likewise():
+    data, target = ward.simulate(60, rng=0), cal.TabularPolicy(ward.EARLIER)
+    fit = cross_fitted_q_by_time(data, target, TabularRegressor(), gamma=0.9, folds=3, rng=0)
+    fold = data.fold_of(3, rng=0)
+    for j in range(3):
+        alone = fitted_q_by_time(data[fold != j], target, TabularRegressor(), gamma=0.9)
+        rows = data.layout.rows_of(np.flatnonzero(fold == j))
+        assert fit.table[rows] == pytest.approx(alone.on(data[fold == j]))
+    assert codes(fit, data) == ["V102 note"]
+    assert fit.gamma == 0.9
 
 
 def test_three_lines_from_a_log_to_a_doubly_robust_table():
-    from sklearn.linear_model import LogisticRegression
-
     data = ward.simulate(400, rng=0)
     target = cal.TabularPolicy(ward.EARLIER)
     behaviour = cal.fit_behaviour(LogisticRegression(), data, mode="cross", rng=0)
@@ -335,7 +455,7 @@ def test_a_fit_goes_on_where_it_was_killed(tmp_path):
         from caliope.domains import ward
         from sklearn.ensemble import ExtraTreesRegressor
         data = ward.simulate(80, rng=0)
-        slow = (lambda step: (print(step.number, flush=True), time.sleep(0.3))) if sys.argv[2] == "slow" else None
+        slow = (lambda step: (print(step.number, flush=True), time.sleep(0.1))) if sys.argv[2] == "slow" else None
         fit = cal.fitted_q(data, cal.TabularPolicy(ward.EARLIER), ExtraTreesRegressor(5, random_state=0), gamma=0.9,
                            n_iterations=8, checkpoint=sys.argv[1] if sys.argv[1] != "none" else None, progress=slow)
         print(repr([x.value for x in fit.trace]), fit.q_all(data.states).sum())
@@ -354,7 +474,6 @@ def test_a_fit_goes_on_where_it_was_killed(tmp_path):
     run = lambda *args: subprocess.run([*command, *args], capture_output=True, text=True, check=True).stdout  # noqa: E731
     whole = run("none", "fast")
     assert run(str(path), "fast") == whole
-    assert run(str(path), "fast") == whole  # finished: once more from the file alone
 
 
 def test_a_checkpoint_of_another_problem_is_refused(tmp_path):
@@ -363,6 +482,62 @@ def test_a_checkpoint_of_another_problem_is_refused(tmp_path):
     fitted_q(ward.simulate(30, rng=0), cal.TabularPolicy(ward.EARLIER), TabularRegressor(), **settings)
     with pytest.raises(ValueError, match="was written for other data"):
         fitted_q(ward.simulate(30, rng=1), cal.TabularPolicy(ward.EARLIER), TabularRegressor(), **settings)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return {"gamma": 0.9, "n_iterations": 4, "checkpoint": tmp_path / "fit.npz"}
+
+
+def test_a_checkpoint_lets_rounds_be_added_and_none_be_taken_back(settings):
+    data, target = ward.simulate(30, rng=0), cal.TabularPolicy(ward.EARLIER)
+    forest = ExtraTreesRegressor(3, random_state=np.random.RandomState(0))
+    fitted_q(data, target, forest, **settings)
+    forest.set_params(n_jobs=2)  # no other fit for that
+    more = fitted_q(data, target, forest, **settings | {"n_iterations": 6})
+    whole = fitted_q(data, target, forest, **settings | {"n_iterations": 6, "checkpoint": None})
+    assert more.trace == whole.trace
+    again = fitted_q(data, target, forest, **settings | {"n_iterations": 6})  # from the file alone
+    assert again.on(data) == pytest.approx(whole.on(data))
+    with pytest.raises(ValueError, match="holds 6 rounds, and n_iterations is 4"):
+        fitted_q(data, target, forest, **settings)
+
+
+def test_a_checkpoint_knows_every_parameter():
+    def steps(width):
+        return described(make_pipeline(PolynomialFeatures(width), LinearRegression(n_jobs=1)))
+
+    assert steps(2) == steps(2)
+    assert steps(2) != steps(3)
+    edges = np.linspace(0, 1, 2000)  # printed, the middle is left out
+    other = np.where(np.arange(2000) == 1000, 0.0, edges)
+    kinds = [FunctionTransformer(kw_args={"edges": x}) for x in (edges, edges.copy(), other)]
+    assert described(kinds[0]) == described(kinds[1]) != described(kinds[2])
+    assert described(FunctionTransformer(np.sin)) != described(FunctionTransformer(np.cos))
+
+
+def test_a_file_that_is_no_checkpoint_is_refused_by_name(settings, tmp_path):
+    data, target, path = ward.simulate(30, rng=0), cal.TabularPolicy(ward.EARLIER), settings["checkpoint"]
+    fitted_q(data, target, TabularRegressor(), **settings)
+    whole = path.read_bytes()
+    np.save(tmp_path / "array.npy", np.ones(3))
+    for content in (b"", b"text", whole[: len(whole) // 2], (tmp_path / "array.npy").read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(
+            ValueError, match=r"fit\.npz is not a checkpoint of fitted_q, or it is damaged.*remove it"
+        ):
+            fitted_q(data, target, TabularRegressor(), **settings)
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
+        fitted_q(
+            data, target, TabularRegressor(), **settings | {"checkpoint": tmp_path / "nowhere" / "fit.npz"}
+        )
+
+
+def test_each_fold_has_a_checkpoint_of_its_own(settings, tmp_path):
+    data, target = ward.simulate(30, rng=0), cal.TabularPolicy(ward.EARLIER)
+    fits = [cross_fitted_q(data, target, TabularRegressor(), **settings, folds=2, rng=0) for _ in range(2)]
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["fit-fold0.npz", "fit-fold1.npz"]
+    assert (fits[0].table == fits[1].table).all()
 
 
 # -- the direct method in the table --
@@ -413,9 +588,9 @@ def test_tabular_fitted_q_solves_the_icu_sepsis_log():
     target = np.where(taken > 0, target, 0)
     target[target.sum(axis=1) == 0] = 1 / 25
     target /= target.sum(axis=1, keepdims=True)
-    exact = empirical(data, 716)
+    exact = empirical(data, 716, horizon=60)
     v = exact.state_values(target, 0.99)[1]
-    q = exact._expected_rewards + 0.99 * exact.transitions @ v  # 400 steps, as many as there are rounds
-    fit = fitted_q(data, target[s], TabularRegressor(), gamma=0.99, n_iterations=400, per_action=True)
+    q = exact._expected_rewards + 0.99 * exact.transitions @ v  # 60 steps, as many as there are rounds
+    fit = fitted_q(data, target[s], TabularRegressor(), gamma=0.99, n_iterations=60, per_action=True)
     logged = np.arange(data.n_steps), data.actions
     assert fit.on(data)[logged] == pytest.approx(q[s, data.actions], abs=1e-8)

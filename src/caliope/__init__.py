@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from caliope.values import (
         TabularRegressor,
         cross_fitted_q,
+        cross_fitted_q_by_time,
         fitted_q,
         fitted_q_by_time,
         fitted_q_iteration,
@@ -111,6 +112,7 @@ _LAZY = {
     "recalibrate": "caliope.behaviour",
     "stack_history": "caliope.behaviour",
     "cross_fitted_q": "caliope.values",
+    "cross_fitted_q_by_time": "caliope.values",
     "fitted_q": "caliope.values",
     "fitted_q_by_time": "caliope.values",
     "fitted_q_iteration": "caliope.values",
@@ -154,6 +156,7 @@ __all__ = [
     "clip_ratios",
     "clip_weights",
     "cross_fitted_q",
+    "cross_fitted_q_by_time",
     "default_model",
     "default_models",
     "delta_method",
