@@ -496,7 +496,8 @@ def test_a_checkpoint_lets_rounds_be_added_and_none_be_taken_back(settings):
     forest.set_params(n_jobs=2)  # no other fit for that
     more = fitted_q(data, target, forest, **settings | {"n_iterations": 6})
     whole = fitted_q(data, target, forest, **settings | {"n_iterations": 6, "checkpoint": None})
-    assert more.trace == whole.trace
+    # Two threads add up the trees in whatever order they finish.
+    assert [x.value for x in more.trace] == pytest.approx([x.value for x in whole.trace], rel=1e-12)
     again = fitted_q(data, target, forest, **settings | {"n_iterations": 6})  # from the file alone
     assert again.on(data) == pytest.approx(whole.on(data))
     with pytest.raises(ValueError, match="holds 6 rounds, and n_iterations is 4"):
