@@ -32,6 +32,7 @@ bench: setup   ## timings as ratios, measured in one run
 	$(BIN)/python -m benchmarks.estimators
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.values
+	$(BIN)/python -m benchmarks.neighbours
 
 bench-peers:   ## the same data through SCOPE-RL, in an environment of its own
 	$(PYTHON) -m benchmarks.peers

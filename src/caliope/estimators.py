@@ -177,8 +177,9 @@ def per_horizon(
 
     ``phwis = per_horizon(wis)``, ``step_phwis = per_horizon(step_wis)``, ``phwdr = per_horizon(wdr)``.
 
-    It tends to :math:`\sum_l P_b(L = l)\, E_e[G \mid L = l]`, which is not the value of a policy that changes
-    how long episodes last. With ``length_weights="evaluation"``, :math:`W_l = \sum_{i \in l} \rho^{(i)} /
+    Plain importance sampling it leaves as it is (``phis`` equals ``ois``). The others tend to
+    :math:`\sum_l P_b(L = l)\, E_e[G \mid L = l]`, which is not the value of a policy that changes how long
+    episodes last. With ``length_weights="evaluation"``, :math:`W_l = \sum_{i \in l} \rho^{(i)} /
     \sum_i \rho^{(i)}`, ``per_horizon(wis)`` is ``wis`` itself. A length that occurs once contributes that
     trajectory's own return whatever the policy (on-policy leakage); diagnostics report its share.
 

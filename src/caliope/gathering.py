@@ -68,7 +68,8 @@ def gather(
     q : fitted values, object with ``q(states, actions)`` and ``v(states)``, or array of shape (N, A), optional
         Values under the target. Of fitted values and arrays :math:`\hat V = \sum_a \pi_e \hat Q` is taken here.
     behaviour_known : bool, optional
-        Whether the behaviour probabilities are exact. By default only logged ones of shape (N,) are.
+        Whether the behaviour probabilities are exact. By default only logged ones of shape (N,) are. All others
+        are put to the test by the log itself (:mod:`caliope.balance`), and what it finds is in ``notes``.
 
     Raises
     ------

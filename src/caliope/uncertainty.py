@@ -3,7 +3,7 @@
 The unit is always the whole trajectory. None of these functions knows a formula of an estimator, and every
 self-normalised ratio is recomputed on each resample, so that its interval moves with the data as the estimate
 does. What they measure is the sampling of trajectories with the weights held fixed; they do not see that a
-behaviour policy was fitted.
+behaviour policy was fitted, and they judge nothing: :func:`~caliope.estimation.estimate` adds the checks.
 """
 
 from __future__ import annotations
