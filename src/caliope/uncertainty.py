@@ -129,7 +129,8 @@ def bootstrap(
     """Percentile interval from resampled trajectories.
 
     ``scheme=bayesian`` for the Bayesian bootstrap, the better choice for per-horizon estimators with small
-    length groups. Nominal with some 200 effective trajectories or more; below 100 it is too short.
+    length groups. Nominal with some 200 effective trajectories of ordinary returns; below 100, and for rare outcomes
+    or heavy tails, it is too short.
 
     References
     ----------
