@@ -7,7 +7,6 @@ data is read once, and held fixed when trajectories are resampled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -110,9 +109,6 @@ def smooth_weights(e: Evidence) -> Evidence:
         smoothed[rows] = current[alive]
     worst = float(np.nanmax(shapes)) if np.isfinite(shapes).any() else float("nan")
     return _with_log_rho(e, smoothed, "W104", f"Pareto-smoothed, largest k {worst:.2f}", k=worst)
-
-
-Transform = Callable[[Evidence], Evidence]
 
 
 def _with_log_rho(e: Evidence, log_rho: Float, code: str, how: str, **numbers: float) -> Evidence:

@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.isotonic import isotonic_regression
 
 from caliope.behaviour.fitting import FittedBehaviour, fit_behaviour
+from caliope.behaviour.network import mean_nll
 from caliope.policies import Policy, SupportError, action_probabilities, check_probabilities
 from caliope.ragged import Float, Int, read_only
 from caliope.results import Finding
@@ -312,7 +313,7 @@ def recalibrate(
     crossed = fit_behaviour(model, data, mode="cross", folds=folds, rng=rng)
     fitted = calibrator.fit(crossed.probabilities, data.actions)
     table = fitted(crossed.probabilities)
-    before, after = (_nll(p, data.actions) for p in (crossed.probabilities, table))
+    before, after = (mean_nll(p, data.actions) for p in (crossed.probabilities, table))
     numbers = {"nll_before": before, "nll_after": after}
     how = f"recalibrated on these predictions by {fitted}, NLL {before:.4g} to {after:.4g}"
     return RecalibratedBehaviour(
@@ -378,11 +379,6 @@ def _powers(p: Float, weights: Float | float, biases: Float | float) -> Float:
     inside = p > 0
     scaled = weights * np.log(np.where(inside, p, 1.0)) + biases
     return log_softmax(np.where(inside, scaled, -np.inf), axis=1)
-
-
-def _nll(p: Float, actions: Int) -> float:
-    with np.errstate(divide="ignore"):
-        return -float(np.log(p[np.arange(len(p)), actions]).mean())
 
 
 def _best_share(before: Float, after: Float) -> float:

@@ -45,7 +45,7 @@ class Search(Protocol):
 
 @dataclass(frozen=True)
 class Exact:
-    """Look at every point. For 250,000 points as fast as an approximate search of high recall."""
+    """Look at every point: one large matrix product."""
 
     def build(self, points: Float) -> Index:
         """Nothing to build."""
@@ -108,10 +108,7 @@ class _Lists:
         lists = faiss.IndexIVFPQFastScan(self._quantizer, even.d_out, len(centres), even.d_out // 2, 4)
         lists.pq.cp.min_points_per_centroid = 1
         lists.nprobe = min(n_probe, len(centres))
-        self._index = faiss.IndexRefineFlat(faiss.IndexPreTransform(even, lists))
-        self._index.k_factor = float(refine)
-        self._index.train(np.ascontiguousarray(points))
-        self._index.add(np.ascontiguousarray(points))
+        self._index = _refined(faiss.IndexPreTransform(even, lists), points, refine)
 
     def nearest(self, queries: Float, k: int) -> tuple[Float, Int]:
         return _batched(lambda part: self._index.search(part, k), queries, k)
@@ -144,16 +141,22 @@ class _Signs:
     def __init__(self, points: Float, n_bits: int, refine: int) -> None:
         self.points = points
         self._signs = faiss.IndexLSH(points.shape[1], n_bits)
-        self._index = faiss.IndexRefineFlat(self._signs)
-        self._index.k_factor = float(refine)
-        self._index.train(np.ascontiguousarray(points))
-        self._index.add(np.ascontiguousarray(points))
+        self._index = _refined(self._signs, points, refine)
 
     def nearest(self, queries: Float, k: int) -> tuple[Float, Int]:
         return _batched(lambda part: self._index.search(part, k), queries, k)
 
     def arrays(self) -> dict[str, Any]:
         return {"points": self.points}
+
+
+def _refined(rough: Any, points: Float, refine: int) -> Any:
+    """A rough index whose best ``refine`` times k candidates are ranked again by their true distance."""
+    index = faiss.IndexRefineFlat(rough)
+    index.k_factor = float(refine)
+    index.train(np.ascontiguousarray(points))
+    index.add(np.ascontiguousarray(points))
+    return index
 
 
 def _batched(search: Any, queries: Float, k: int) -> tuple[Float, Int]:
