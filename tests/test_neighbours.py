@@ -2,11 +2,22 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import caliope as cal
-from caliope.behaviour import Exact, InvertedLists, NeighbourPolicy, RandomProjections, load_index, save_index
+from caliope.behaviour import (
+    Exact,
+    InvertedLists,
+    NeighbourPolicy,
+    PooledPolicy,
+    RandomProjections,
+    TabularFrequencies,
+    load_index,
+    save_index,
+)
+from caliope.behaviour.fitting import fold_of_groups
 
 # The default of `search` is a frozen object; scikit-learn wants plain values there, the public signature has it.
 EXPECTED = {"check_parameters_default_constructible": "search=Exact() is a frozen object, not a plain value"}
@@ -145,13 +156,72 @@ def test_including_the_own_trajectory_hides_missing_support():
     assert shares["trajectory"] > 0.005
 
 
-def test_a_kernel_weighs_near_neighbours_more():
+def test_a_bandwidth_weighs_near_neighbours_more():
     x = np.array([[0.0], [1.0], [3.0]])
-    policy = NeighbourPolicy(2, kernel=lambda squared: np.exp(-squared)).fit(x, [0, 1, 1])
-    near, far = np.exp(-0.04), np.exp(-0.64)  # distances 0.2 and 0.8
-    assert policy.predict_proba([[0.2]])[0] == pytest.approx(
-        [near / (near + far), far / (near + far)], rel=1e-4
-    )
+    policy = NeighbourPolicy(2, bandwidth=1.5).fit(x, [0, 1, 1])
+    # Distances to the nearest other: 1, 1, 2, with median 1. Of -0.6 the neighbours lie 0.6 away, which counts in
+    # full, and 1.6, which counts exp(-(1.6^2 - 1) / (2 * 1.5^2)).
+    assert policy.usual_ == pytest.approx(1.0)
+    far = np.exp(-(1.6**2 - 1) / (2 * 1.5**2))
+    assert policy.predict_proba([[-0.6]])[0] == pytest.approx([1 / (1 + far), far / (1 + far)], rel=1e-4)
+
+
+def naive_local(x, actions, groups, k, prior, m, usual, h):
+    """The formula for each point of the log, its own trajectory left out."""
+    out = np.zeros_like(prior)
+    for i in range(len(x)):
+        squared = ((x - x[i]) ** 2).sum(axis=1)
+        order = np.argsort(squared, kind="stable")
+        order = order[groups[order] != groups[i]][:k]
+        kernel = np.exp(-np.maximum(squared[order] - usual, 0) / (2 * h**2))
+        for j, weight in zip(order, kernel, strict=True):
+            out[i, actions[j]] += weight
+        out[i] = (out[i] + m * prior[i]) / (kernel.sum() + m)
+    return out
+
+
+def test_neighbours_correct_a_prior_that_has_not_seen_the_trajectory():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(30), 6)
+    x = rng.normal(size=(180, 3))
+    actions = (x[:, 0] + 0.5 * rng.normal(size=180) > 0).astype(int)
+    pool = PooledPolicy({"one": LogisticRegression(C=0.01)}, folds=3)
+    policy = NeighbourPolicy(8, columns=[0, 2], prior=pool, shrinkage=2.0, bandwidth=0.4)
+    policy.fit(x, actions, groups=groups)
+    prior = pool.fit(x, actions, groups=groups).oof_proba_
+    expected = naive_local(x[:, [0, 2]], actions, groups, 8, prior, 2.0, policy.usual_, 0.4)
+    assert policy.oof_proba_ == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    # Any other prior is cross-fitted here: whoever sees the trajectory would know its actions.
+    plain = NeighbourPolicy(8, prior=LogisticRegression(), shrinkage=1e6).fit(x, actions, groups=groups)
+    fold = fold_of_groups(groups, 5, 0)
+    held = fold == 1
+    there = LogisticRegression().fit(x[~held], actions[~held]).predict_proba(x[held])
+    assert plain.oof_proba_[held] == pytest.approx(there, abs=1e-4)
+
+
+def test_shrinkage_towards_a_stratum():
+    # Severity 0 is given action 0 three times in four, severity 1 action 1 always; nobody is near the new state.
+    x = np.array([[0.0, 1], [0, 2], [0, 3], [0, 4], [1, 5], [1, 6]])
+    y = [0, 0, 0, 1, 1, 1]
+    prior = TabularFrequencies(columns=[0], shrinkage=None)
+    policy = NeighbourPolicy(1, columns=[1], prior=prior, shrinkage=1.0).fit(x, y)
+    # One neighbour, action 1 (x = 4), and as much of the stratum (3/4, 1/4): (3/8, 5/8).
+    assert policy.predict_proba([[0.0, 4.1]])[0] == pytest.approx([3 / 8, 5 / 8])
+
+
+def test_bandwidth_and_shrinkage_are_chosen_together():
+    rng = np.random.default_rng(0)
+    centres = 10 * rng.normal(size=(60, 4))
+    state = rng.integers(60, size=1500)
+    x = centres[state] + rng.normal(size=(1500, 4))
+    best = rng.integers(5, size=60)
+    y = np.where(rng.random(1500) < 0.7, best[state], rng.integers(5, size=1500))
+    tuned = NeighbourPolicy(100, shrinkage="cv", bandwidth="cv").fit(x, y)
+    flat = NeighbourPolicy(100, shrinkage="cv").fit(x, y)
+    score = [np.log(p.oof_proba_[np.arange(1500), y]).mean() for p in (tuned, flat)]
+    # About 25 points share a centre: of 100 neighbours most are strangers, and the kernel tells them.
+    assert tuned.bandwidth_ is not None
+    assert score[0] > score[1] + 0.1
 
 
 def test_more_neighbours_than_points_are_all_points():
@@ -168,6 +238,11 @@ def test_more_neighbours_than_points_are_all_points():
         ({"feature_weights": [1.0]}, "feature_weights must be 2 numbers"),
         ({"feature_weights": [1.0, -1.0]}, "feature_weights must be 2 numbers"),
         ({"shrinkage": -1.0}, "shrinkage must be a number from 0"),
+        ({"shrinkage": "CV"}, "shrinkage must be a number from 0"),
+        ({"bandwidth": 0.0}, "bandwidth must be a positive number"),
+        ({"columns": [2]}, "columns must be whole numbers from 0 to 1"),
+        ({"columns": [-1]}, "columns must be whole numbers from 0 to 1"),
+        ({"feature_weights": [0.0, 0.0]}, "no column is left"),
     ],
 )
 def test_bad_settings_are_refused(change, message):

@@ -1,7 +1,8 @@
 """Models of the behaviour policy: what they are, how they are fitted, how they are repaired and kept."""
 
 from caliope.behaviour.fitting import FittedBehaviour, fit_behaviour
-from caliope.behaviour.history import stack_history
+from caliope.behaviour.frequencies import TabularFrequencies
+from caliope.behaviour.history import present_columns, stack_history
 from caliope.behaviour.models import (
     LogitNeighbours,
     boosting,
@@ -40,6 +41,7 @@ __all__ = [
     "Recalibrated",
     "RecalibratedBehaviour",
     "Shrinkage",
+    "TabularFrequencies",
     "Temperature",
     "UntrustedModelError",
     "VectorScaling",
@@ -50,6 +52,7 @@ __all__ = [
     "load_index",
     "load_model",
     "paper_models",
+    "present_columns",
     "recalibrate",
     "recalibrate_fitted",
     "save_index",

@@ -95,8 +95,8 @@ def fit_behaviour(
     whole = fit_model(model, data.states, data.actions, data.layout.owner)
     if mode == "same":
         table, message = _on_its_own_log(whole, data)
-    elif hasattr(whole, "oof_proba_"):
-        table = columns_of(whole.classes_, whole.oof_proba_, data.n_actions)
+    elif (kept := kept_out_of_fold(whole)) is not None:
+        table = columns_of(whole.classes_, kept, data.n_actions)
         message = "the behaviour policy was cross-fitted: each trajectory by models that have not seen it"
     else:
         table = np.empty((data.n_steps, data.n_actions))
@@ -115,6 +115,39 @@ def fit_model(model: Any, x: Float, actions: Int, trajectory: Int) -> Any:
         return fresh.fit(x, actions)
     name = f"{fresh.steps[-1][0]}__groups" if isinstance(fresh, Pipeline) else "groups"
     return fresh.fit(x, actions, **{name: trajectory})
+
+
+def kept_out_of_fold(fitted: Any) -> Float | None:
+    """What a model, or the end of a pipeline, has itself predicted for its log without the own trajectory."""
+    return getattr(fitted[-1] if isinstance(fitted, Pipeline) else fitted, "oof_proba_", None)
+
+
+def out_of_fold(model: Any, x: Float, codes: Int, trajectory: Int, fold: Int) -> Float:
+    """Probabilities of every row by a model fitted on the other folds, (N, A); codes are 0 to A - 1."""
+    table = np.empty((len(x), int(codes.max()) + 1))
+    for j in range(int(fold.max()) + 1):
+        fit, held_out = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
+        fitted = fit_model(model, x[fit], codes[fit], trajectory[fit])
+        table[held_out] = action_probabilities(fitted, x[held_out], table.shape[1])
+    return table
+
+
+def group_numbers(groups: ArrayLike | None, n: int) -> Int:
+    """The trajectory of each row, numbered from 0; without groups every row is one of its own."""
+    if groups is None:
+        return np.arange(n)
+    numbers = np.unique(np.asarray(groups), return_inverse=True)[1]
+    if len(numbers) != n:
+        raise ValueError(f"groups must name the trajectory of each of the {n} rows, got {len(numbers)}.")
+    return numbers
+
+
+def fold_of_groups(trajectory: Int, k: int, seed: int) -> Int:
+    """The fold of each row, folds of nearly as many trajectories each."""
+    n = int(trajectory.max()) + 1
+    if not 2 <= k <= n:
+        raise ValueError(f"the number of folds must lie between 2 and the {n} trajectories, got {k}.")
+    return np.random.default_rng(seed).permutation(np.arange(n) % k)[trajectory]
 
 
 def _on_its_own_log(fitted: Any, data: Trajectories) -> tuple[Float, str]:

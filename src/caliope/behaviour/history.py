@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -53,3 +54,12 @@ def stack_history(
         feature_names=names,
         ids=data.ids,
     )
+
+
+def present_columns(names: Sequence[str]) -> tuple[int, ...]:
+    """Numbers of the columns that describe the present moment: all whose name does not end in _lag and a number.
+
+    >>> present_columns(["heart_rate", "heart_rate_lag1", "action0_lag1"])
+    (0,)
+    """
+    return tuple(i for i, name in enumerate(names) if not re.search(r"_lag\d+$", name))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -44,8 +45,9 @@ def default_models(*, random_state: int = 0) -> dict[str, Any]:
         "logistic, strong": logistic(0.003),
         "logistic, medium": logistic(0.03),
         "logistic, weak": logistic(0.3),
-        "forest": RandomForestClassifier(
-            200, min_samples_leaf=10, max_features=0.2, n_jobs=-1, random_state=random_state
+        # Split points at random: a quarter of the time of a random forest, and a better likelihood.
+        "forest": ExtraTreesClassifier(
+            100, min_samples_leaf=10, max_features=0.5, n_jobs=-1, random_state=random_state
         ),
         "network": NetworkPolicy(random_state=random_state),
         "neighbours of logits": LogitNeighbours(random_state=random_state),
@@ -59,9 +61,25 @@ def boosting(*, random_state: int = 0) -> Any:
     )
 
 
-def default_model(*, folds: int = 5, random_state: int = 0) -> PooledPolicy:
-    """The default behaviour model: the pool of :func:`default_models`, cross-fitted by trajectory."""
-    return PooledPolicy(default_models(random_state=random_state), folds=folds, random_state=random_state)
+def default_model(*, present: Sequence[int] | None = None, folds: int = 5, random_state: int = 0) -> Pipeline:
+    r"""The default behaviour model: a pool of several models, corrected by the nearest other patients.
+
+    The pool of :func:`default_models` is cross-fitted by trajectory; neighbours then pull its probabilities towards
+    what was done in nearly the same state, as far as that predicts other trajectories. ``model[-1].prior_`` is the
+    pool, with its ``weights_`` and ``nll_``.
+
+    Parameters
+    ----------
+    present : sequence of int, optional
+        The columns that describe the present moment, where states carry their history too
+        (:func:`~caliope.behaviour.present_columns`): neighbours are sought among these. By default all columns, and
+        with many of them the correction is small.
+    folds, random_state : int
+        Of the pool.
+    """
+    pool = PooledPolicy(default_models(random_state=random_state), folds=folds, random_state=random_state)
+    local = NeighbourPolicy(30, columns=present, shrinkage="cv", bandwidth="cv", prior=pool)
+    return make_pipeline(StandardScaler(), local)
 
 
 def logistic(c: float) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -11,23 +11,28 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from caliope.behaviour.fitting import fit_model, fold_of_groups, group_numbers, kept_out_of_fold, out_of_fold
 from caliope.behaviour.search import Exact, Search
+from caliope.policies import action_probabilities
 from caliope.ragged import Float, Int
 
 Own = Literal["include", "point", "trajectory"]
 STRENGTHS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)  # tried when shrinkage is "cv"
+WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # squared bandwidths tried, see _bandwidths
+_ROWS = 8192  # points of the log asked at once
+_TUNED = 20_000  # points of the log that choose shrinkage and bandwidth
 
 
 class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Probabilities of actions as their frequencies among the k most similar states.
 
-    .. math:: \hat\pi(a \mid s) = \frac{\sum_{j \in N_k(s)} \kappa_j 1\{a_j = a\} + m\, \bar\pi(a)}
+    .. math:: \hat\pi(a \mid s) = \frac{\sum_{j \in N_k(s)} \kappa_j 1\{a_j = a\} + m\, \bar\pi(a \mid s)}
         {\sum_{j \in N_k(s)} \kappa_j + m}
 
-    with :math:`\bar\pi` the frequencies in the whole log (or in the stratum of the state) and m the ``shrinkage``.
-    Without shrinkage an action that no neighbour took has probability 0, also where it was taken: then weights
-    cannot be computed. In many dimensions neighbours are hardly more alike than strangers; standardise the
-    features, and prefer a learned metric.
+    with :math:`\bar\pi` a ``prior``, by default the frequencies in the whole log, and m the ``shrinkage``. Without
+    shrinkage an action that no neighbour took has probability 0, also where it was taken: then weights cannot be
+    computed. In many dimensions neighbours are hardly more alike than strangers; standardise the features, and
+    prefer few columns or a learned metric.
 
     Parameters
     ----------
@@ -37,11 +42,18 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         How they are found.
     feature_weights : array-like of shape (d,), optional
         Weights w of the kernel :math:`\sum_i w_i (s_i - s'_i)^2`; the paper has 2 for informative features.
+    columns : sequence of int, optional
+        The columns in which states are compared, by default all; a prior sees all of them in any case.
     shrinkage : float, "cv" or None
-        Strength m of the pull towards the marginal frequencies, in neighbours. ``"cv"`` chooses it by the
-        likelihood of each point without its own trajectory.
-    kernel : callable, optional
-        Weight :math:`\kappa` of a neighbour from squared distances (Q, k), sorted; by default 1.
+        Strength m of the pull towards the prior, in neighbours. ``"cv"`` chooses it by the likelihood of each point
+        without its own trajectory.
+    prior : unfitted classifier, optional
+        What to believe where neighbours are few. :class:`~caliope.behaviour.TabularFrequencies` on the column of a
+        stratum shrinks towards that stratum; any other model makes of the neighbours a local correction of it.
+    bandwidth : float, "cv" or None
+        With a number h, a neighbour at squared distance :math:`d^2` counts
+        :math:`\kappa = \exp(-\max(d^2 - d_0^2, 0) / 2 h^2)`, :math:`d_0` being the median distance of a point to the
+        nearest of another trajectory; ``"cv"`` chooses h together with m. None: all k count the same.
     own : "include", "point" or "trajectory"
         What a point of the log may find when the log itself is asked for (:meth:`predict_own`): itself too,
         all but itself, or nothing of its own trajectory. Neighbouring steps of a patient are near copies, so
@@ -58,50 +70,55 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         search: Search = Exact(),  # noqa: B008  # frozen
         feature_weights: ArrayLike | None = None,
+        columns: ArrayLike | None = None,
         shrinkage: float | Literal["cv"] | None = None,
-        kernel: Callable[[Float], Float] | None = None,
+        prior: Any = None,
+        bandwidth: float | Literal["cv"] | None = None,
         own: Own = "trajectory",
     ) -> None:
         self.k = k
         self.search = search
         self.feature_weights = feature_weights
+        self.columns = columns
         self.shrinkage = shrinkage
-        self.kernel = kernel
+        self.prior = prior
+        self.bandwidth = bandwidth
         self.own = own
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> NeighbourPolicy:
         """Remember the states and what was done in them; ``groups`` tells the trajectory of each row."""
         x, actions = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(actions)
-        if not self.k >= 1:
-            raise ValueError(f"k must be at least 1, got {self.k}.")
-        if self.own not in ("include", "point", "trajectory"):
-            raise ValueError(f"own must be 'include', 'point' or 'trajectory', got {self.own!r}.")
+        self._check_settings()
         self.classes_, self.actions_ = np.unique(actions, return_inverse=True)
-        self.groups_ = (
-            np.arange(len(x)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-        )
-        if len(self.groups_) != len(x):
-            raise ValueError(
-                f"groups must name the trajectory of each of the {len(x)} rows, got {len(self.groups_)}."
-            )
-        self.scale_ = _root_weights(self.feature_weights, x.shape[1])
-        self.centre_ = x.mean(axis=0)  # distances do not mind, and float32 keeps more digits
+        self.groups_ = group_numbers(groups, len(x))
+        scale = _root_weights(self.feature_weights, x.shape[1])
+        self.columns_ = _compared(self.columns, scale)
+        self.scale_ = scale[self.columns_]
+        self.centre_ = x[:, self.columns_].mean(
+            axis=0
+        )  # distances do not mind, and float32 keeps more digits
         self.points_ = self._scaled(x)
         self.index_ = self.search.build(self.points_)
-        self.marginal_ = np.bincount(self.actions_) / len(x)
         self.k_ = min(int(self.k), len(x))
-        self.shrinkage_ = self._choose_shrinkage()
+        self.marginal_ = np.bincount(self.actions_) / len(x)
+        self._fit_prior(x)
+        self._choose()
         return self
 
     def predict_proba(self, X: ArrayLike) -> Float:
         """Probabilities of the actions in ``classes_``, (N, A)."""
         check_is_fitted(self)
         x = validate_data(self, X, dtype=np.float64, reset=False)
-        return self._shrunk(*self._counts(*self.index_.nearest(self._scaled(x), self.k_)), self.shrinkage_)
+        table = np.empty((len(x), len(self.classes_)))
+        for rows in _parts(len(x)):
+            squared, ids = self.index_.nearest(self._scaled(x[rows]), self.k_)
+            counts = self._counts(ids, self._kernel(squared, self.bandwidth_))
+            table[rows] = shrunk(*counts, self._prior_at(x[rows]), self.shrinkage_)
+        return table
 
     def predict(self, X: ArrayLike) -> Any:
-        """The most frequent action among the neighbours."""
+        """The most likely action."""
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
@@ -114,9 +131,23 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.sqrt(squared), ids
 
     def predict_own(self, own: Own | None = None) -> Float:
-        """Probabilities for the points of the log itself, with their own neighbours treated as ``own`` says."""
+        """Probabilities for the points of the log itself, with their own neighbours treated as ``own`` says.
+
+        A prior is asked as it was cross-fitted: without the trajectory of the point.
+        """
         check_is_fitted(self)
-        return self._shrunk(*self._own_counts(own or self.own), self.shrinkage_)
+        table = np.empty((len(self.points_), len(self.classes_)))
+        for part in _parts(len(table)):
+            rows = np.arange(part.start, part.stop)
+            squared, ids = self._own_neighbours(rows, own or self.own)
+            counts = self._counts(ids, self._kernel(squared, self.bandwidth_))
+            table[part] = shrunk(*counts, self._own_prior(rows), self.shrinkage_)
+        return table
+
+    @property
+    def oof_proba_(self) -> Float:
+        """Probabilities for the log itself from other trajectories alone: cross-fitted without any refitting."""
+        return self.predict_own("trajectory")
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -128,50 +159,122 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             state = state | {"index_": state["search"].restore(state["index_"])}
         super().__setstate__(state)
 
-    def _scaled(self, x: Float) -> Float:
-        return np.ascontiguousarray((x - self.centre_) * self.scale_, dtype=np.float32)
+    def _check_settings(self) -> None:
+        if not self.k >= 1:
+            raise ValueError(f"k must be at least 1, got {self.k}.")
+        if self.own not in ("include", "point", "trajectory"):
+            raise ValueError(f"own must be 'include', 'point' or 'trajectory', got {self.own!r}.")
+        if not (self.shrinkage in (None, "cv") or _at_least_zero(self.shrinkage)):
+            raise ValueError(f"shrinkage must be a number from 0, 'cv' or None, got {self.shrinkage!r}.")
+        if not (self.bandwidth in (None, "cv") or (_at_least_zero(self.bandwidth) and self.bandwidth != 0)):
+            raise ValueError(f"bandwidth must be a positive number, 'cv' or None, got {self.bandwidth!r}.")
 
-    def _own_counts(self, own: Own) -> tuple[Float, Float]:
+    def _scaled(self, x: Float) -> Float:
+        return np.ascontiguousarray((x[:, self.columns_] - self.centre_) * self.scale_, dtype=np.float32)
+
+    # -- the prior --
+
+    def _fit_prior(self, x: Float) -> None:
+        if self.prior is None:
+            return
+        self.prior_ = fit_model(self.prior, x, self.actions_, self.groups_)
+        kept = kept_out_of_fold(self.prior_)
+        if kept is None:
+            fold = fold_of_groups(self.groups_, min(5, int(self.groups_.max()) + 1), 0)
+            kept = out_of_fold(self.prior, x, self.actions_, self.groups_, fold)
+        self.prior_own_ = kept
+
+    def _prior_at(self, x: Float) -> Float:
+        if self.prior is None:
+            return self.marginal_
+        return action_probabilities(self.prior_, x, len(self.classes_))
+
+    def _own_prior(self, rows: Int) -> Float:
+        return self.marginal_ if self.prior is None else self.prior_own_[rows]
+
+    # -- the neighbours of points of the log --
+
+    def _own_neighbours(self, rows: Int, own: Own) -> tuple[Float, Int]:
+        """Squared distances and ids, nearest first; -1 for those that ``own`` leaves out."""
         if own == "include":
-            return self._counts(*self.index_.nearest(self.points_, self.k_))
-        mine = np.arange(len(self.points_)) if own == "point" else self.groups_
+            return self.index_.nearest(self.points_[rows], self.k_)
+        owner = np.arange(len(self.points_)) if own == "point" else self.groups_
         # At most so many of the nearest can be one's own; fetching as many more makes the exclusion exact.
         extra = 1 if own == "point" else int(np.bincount(self.groups_).max())
-        squared, ids = self.index_.nearest(self.points_, min(self.k_ + extra, len(self.points_)))
-        owner = np.arange(len(self.points_)) if own == "point" else self.groups_
-        foreign = (owner[ids] != mine[:, None]) & (ids >= 0)
+        squared, ids = self.index_.nearest(self.points_[rows], min(self.k_ + extra, len(self.points_)))
+        foreign = (owner[ids] != owner[rows][:, None]) & (ids >= 0)
         keep = foreign & (foreign.cumsum(axis=1) <= self.k_)
-        return self._counts(squared, np.where(keep, ids, -1))
+        return squared, np.where(keep, ids, -1)
 
-    def _counts(self, squared: Float, ids: Int) -> tuple[Float, Float]:
+    def _kernel(self, squared: Float, bandwidth: float | None) -> Float | None:
+        if bandwidth is None:
+            return None
+        beyond = np.maximum(squared - np.float32(self.usual_), 0)
+        return np.exp(-beyond / np.float32(2 * bandwidth**2))
+
+    def _counts(self, ids: Int, kernel: Float | None) -> tuple[Float, Float]:
         """Weight of each action among the neighbours, (N, A), and in all, (N,); id -1 is nobody."""
-        weight = (
-            np.ones(ids.shape) if self.kernel is None else np.asarray(self.kernel(squared), dtype=np.float64)
-        )
-        weight = np.where(ids >= 0, weight, 0.0)
+        weight = (ids >= 0).astype(np.float64) if kernel is None else np.where(ids >= 0, kernel, 0.0)
         n_actions = len(self.classes_)
         cell = self.actions_[ids] + n_actions * np.arange(len(ids))[:, None]
         counts = np.bincount(cell.ravel(), weights=weight.ravel(), minlength=n_actions * len(ids))
         return counts.reshape(len(ids), n_actions).astype(np.float64), weight.sum(axis=1)
 
-    def _shrunk(self, counts: Float, total: Float, strength: float) -> Float:
-        # Where there is nobody at all, nothing but the marginal is known.
-        alone = total + strength == 0
-        strength_of_row = np.where(alone, 1.0, strength)
-        return (counts + strength_of_row[:, None] * self.marginal_) / (total + strength_of_row)[:, None]
+    # -- how far to trust them --
 
-    def _choose_shrinkage(self) -> float:
-        if self.shrinkage is None:
-            return 0.0
-        if self.shrinkage != "cv":
-            if not float(self.shrinkage) >= 0:
-                raise ValueError(f"shrinkage must be a number from 0, 'cv' or None, got {self.shrinkage!r}.")
-            return float(self.shrinkage)
-        counts, total = self._own_counts("trajectory")
-        rows = np.arange(len(counts))
-        with np.errstate(divide="ignore"):
-            scores = [np.log(self._shrunk(counts, total, m)[rows, self.actions_]).mean() for m in STRENGTHS]
-        return STRENGTHS[int(np.argmax(scores))]
+    def _choose(self) -> None:
+        """Shrinkage and bandwidth: as given, or of highest likelihood without the own trajectory."""
+        self.usual_ = 0.0
+        self.shrinkage_ = 0.0 if self.shrinkage in (None, "cv") else float(self.shrinkage)
+        self.bandwidth_ = None if self.bandwidth in (None, "cv") else float(self.bandwidth)
+        if self.shrinkage != "cv" and self.bandwidth is None:
+            return
+        # A share of the points, evenly spread, says it as well.
+        rows = np.arange(0, len(self.points_), 1 + len(self.points_) // _TUNED)
+        squared, ids = self._own_neighbours(rows, "trajectory")
+        nearest, farthest = _ends(squared, ids >= 0)
+        self.usual_ = float(np.median(nearest)) if len(nearest) else 0.0
+        strengths = STRENGTHS if self.shrinkage == "cv" else (self.shrinkage_,)
+        bandwidths = _bandwidths(nearest, farthest) if self.bandwidth == "cv" else (self.bandwidth_,)
+        best = -np.inf
+        for bandwidth in bandwidths:
+            counts = self._counts(ids, self._kernel(squared, bandwidth))
+            for strength in strengths:
+                table = shrunk(*counts, self._own_prior(rows), strength)
+                with np.errstate(divide="ignore"):
+                    score = float(np.log(table[np.arange(len(rows)), self.actions_[rows]]).mean())
+                if score > best:
+                    best, self.bandwidth_, self.shrinkage_ = score, bandwidth, strength
+
+
+def shrunk(counts: Float, total: Float, prior: Float, strength: float) -> Float:
+    """Frequencies pulled towards a prior that counts as much as ``strength`` observations, (N, A)."""
+    # Where there is nobody at all, nothing but the prior is known.
+    m = np.where(total + strength == 0, 1.0, strength)[:, None]
+    return (counts + m * prior) / (total[:, None] + m)
+
+
+def _ends(squared: Float, found: Any) -> tuple[Float, Float]:
+    """Squared distances to the nearest and the farthest neighbour, of the points that have any."""
+    some = found.any(axis=1)
+    first = found.argmax(axis=1)
+    last = found.shape[1] - 1 - found[:, ::-1].argmax(axis=1)
+    rows = np.arange(len(squared))
+    return squared[rows, first][some], squared[rows, last][some]
+
+
+def _bandwidths(nearest: Float, farthest: Float) -> tuple[float | None, ...]:
+    """Bandwidths to try: shares of how much farther the k-th neighbour is than the first; and none."""
+    spread = float(np.median(farthest - nearest)) if len(nearest) else 0.0
+    return (None, *(float(np.sqrt(w * spread)) for w in WIDTHS)) if spread > 0 else (None,)
+
+
+def _parts(n: int) -> Iterator[slice]:
+    return (slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
+
+
+def _at_least_zero(x: Any) -> bool:
+    return isinstance(x, (int, float, np.number)) and bool(x >= 0)
 
 
 def _root_weights(weights: ArrayLike | None, d: int) -> Float:
@@ -183,3 +286,15 @@ def _root_weights(weights: ArrayLike | None, d: int) -> Float:
             f"feature_weights must be {d} numbers from 0, one for each feature, got shape {given.shape}."
         )
     return np.sqrt(given)
+
+
+def _compared(columns: ArrayLike | None, scale: Float) -> Int:
+    """Numbers of the columns that distances depend on."""
+    d = len(scale)
+    given = np.arange(d) if columns is None else np.unique(np.asarray(columns))
+    if not (len(given) and np.issubdtype(given.dtype, np.integer) and given[0] >= 0 and given[-1] < d):
+        raise ValueError(f"columns must be whole numbers from 0 to {d - 1}, got {columns!r}.")
+    used = given[scale[given] > 0]
+    if not len(used):
+        raise ValueError("no column is left to compare states in: all feature_weights there are 0.")
+    return used

@@ -11,11 +11,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from caliope.behaviour.fitting import fit_model
+from caliope.behaviour.fitting import fit_model, fold_of_groups, group_numbers, out_of_fold
 from caliope.behaviour.network import mean_nll
 from caliope.behaviour.recalibration import Chain, Shrinkage, Temperature
 from caliope.policies import action_probabilities
-from caliope.ragged import Float, Int
+from caliope.ragged import Float
 
 
 class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -56,13 +56,9 @@ class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x, actions = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(actions)
         self.classes_, codes = np.unique(actions, return_inverse=True)
-        trajectory = (
-            np.arange(len(x)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-        )
-        fold = _folds(trajectory, self.folds, self.random_state)
-        parts = {
-            name: self._out_of_fold(model, x, codes, trajectory, fold) for name, model in self.members.items()
-        }
+        trajectory = group_numbers(groups, len(x))
+        fold = fold_of_groups(trajectory, self.folds, self.random_state)
+        parts = {name: out_of_fold(model, x, codes, trajectory, fold) for name, model in self.members.items()}
         logged = np.stack([p[np.arange(len(codes)), codes] for p in parts.values()], axis=1)
         weights = pool_weights(logged)
         self.weights_ = dict(zip(parts, weights.tolist(), strict=True))
@@ -82,14 +78,6 @@ class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         return self
 
-    def _out_of_fold(self, model: Any, x: Float, codes: Int, trajectory: Int, fold: Int) -> Float:
-        table = np.empty((len(x), len(self.classes_)))
-        for j in range(int(fold.max()) + 1):
-            fit, held_out = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
-            fitted = fit_model(model, x[fit], codes[fit], trajectory[fit])
-            table[held_out] = action_probabilities(fitted, x[held_out], len(self.classes_))
-        return table
-
     def predict_proba(self, X: ArrayLike) -> Float:
         """Probabilities of the actions in ``classes_``, (N, A)."""
         check_is_fitted(self)
@@ -104,13 +92,6 @@ class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The most likely action."""
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
-
-
-def _folds(trajectory: Int, k: int, seed: int) -> Int:
-    n = int(trajectory.max()) + 1
-    if not 2 <= k <= n:
-        raise ValueError(f"the number of folds must lie between 2 and the {n} trajectories, got {k}.")
-    return np.random.default_rng(seed).permutation(np.arange(n) % k)[trajectory]
 
 
 def pool_weights(logged: Float, *, n_iterations: int = 300) -> Float:

@@ -11,6 +11,7 @@ from zipfile import ZipFile, is_zipfile
 
 _HERE = "caliope.behaviour"
 TRUSTED = (
+    f"{_HERE}.frequencies.TabularFrequencies",
     f"{_HERE}.models.LogitNeighbours",
     f"{_HERE}.neighbours.NeighbourPolicy",
     f"{_HERE}.network.NetworkPolicy",
