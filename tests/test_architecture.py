@@ -18,7 +18,7 @@ LAYERS = [
     ["io", "policies"],
     ["evidence", "balance"],
     ["gathering", "transforms", "estimators", "behaviour"],
-    ["values", "blending"],
+    ["values", "blending", "ratio_calibration"],
     ["uncertainty"],
     ["bounds", "diagnostics", "resampled_error"],
     ["estimation"],
