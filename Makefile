@@ -33,6 +33,7 @@ bench: setup   ## timings as ratios, measured in one run
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.values
 	$(BIN)/python -m benchmarks.neighbours
+	$(BIN)/python -m benchmarks.behaviour
 
 bench-peers:   ## the same data through SCOPE-RL, in an environment of its own
 	$(PYTHON) -m benchmarks.peers
