@@ -38,6 +38,78 @@ def test_the_value_of_the_clinicians_is_that_of_the_prototype(sepsis):
     assert icu_sepsis.value(half, gamma=0.99) == pytest.approx(7.929, abs=5e-4)
 
 
+# Found by dynamic programming in independent code, rounded to three digits: +-15, discount .99, 20 steps.
+EXACT = {
+    "clinicians": 7.873,
+    "half without vasopressors": 7.929,
+    "a fifth optimal": 8.261,
+    "half optimal": 8.851,
+    "nine tenths optimal": 9.664,
+}
+
+
+def test_the_values_of_the_evaluation_policies_are_those_of_the_prototype():
+    policies = icu_sepsis.evaluation_policies()
+    assert list(policies) == list(EXACT)
+    for name, policy in policies.items():
+        assert icu_sepsis.value(policy, gamma=0.99) == pytest.approx(EXACT[name], abs=5e-4)
+
+
+def test_the_evaluation_policies_are_mixtures_in_the_shares_they_are_called_by(sepsis):
+    tables = list(icu_sepsis.evaluation_policies().values())
+    far = [0.5 * np.abs(table - sepsis.expert).sum(axis=1) for table in tables]
+    assert not far[0].any()
+    # The distance from the clinicians is linear in the share of the other policy.
+    other = [icu_sepsis.without_vasopressors(), *[icu_sepsis.optimal()] * 3]
+    for share, target, found in zip([0.5, 0.2, 0.5, 0.9], other, far[1:], strict=True):
+        assert found == pytest.approx(share * 0.5 * np.abs(target - sepsis.expert).sum(axis=1), abs=1e-12)
+
+
+def test_the_mean_squared_weight_of_the_evaluation_policies(sepsis):
+    # E[rho^2] to a cap of 20 by dynamic programming: one over it is the share of the effective sample in the limit.
+    limit = []
+    for table in icu_sepsis.evaluation_policies().values():
+        squared = np.divide(table**2, sepsis.expert, out=np.zeros_like(table), where=sepsis.expert > 0)
+        step, m = np.einsum("sa,sau->su", squared, sepsis.process.transitions), np.ones(716)
+        for _ in range(20):
+            m = step @ np.where(sepsis.process.absorbing, 1.0, m)
+        limit.append(1 / (sepsis.process.initial @ m))
+    assert limit == pytest.approx([1, 9.5e-9, 0.0677, 2.8e-10, 3.8e-19], rel=0.02)
+
+
+def test_without_vasopressors_is_the_clinicians_given_that(sepsis):
+    assert np.allclose(icu_sepsis.without_vasopressors(), without_vasopressors(sepsis.expert), atol=1e-15)
+
+
+@pytest.mark.parametrize("least", [0.0, 0.05])
+def test_no_single_change_improves_the_optimal_policy(sepsis, least):
+    best = icu_sepsis.optimal(least=least)
+    allowed = sepsis.expert >= least
+    assert allowed[:713][best[:713] == 1].all()
+    # Bellman's equation in plain value iteration: rewards +-15 on arrival, discount .99.
+    ends, v = np.zeros(716), np.zeros(716)
+    ends[[icu_sepsis.DEATH, icu_sepsis.SURVIVAL]] = -15, 15
+    p = np.einsum("sa,sau->su", best, sepsis.process.transitions)
+    for _ in range(1500):
+        v = p @ np.where(sepsis.process.absorbing, ends, 0.99 * v)
+    q = sepsis.process.transitions @ np.where(sepsis.process.absorbing, ends, 0.99 * v)
+    assert np.where(allowed, q, -np.inf)[:713].max(axis=1) == pytest.approx(v[:713], abs=1e-7)
+
+
+def test_the_best_of_all_policies_is_the_published_one(sepsis):
+    # Published 0.88 and 10.99 steps; exact by dynamic programming.
+    best = icu_sepsis.optimal(gamma=1.0, least=0.0)
+    assert sepsis.process.value(best) == pytest.approx(0.875142, abs=5e-7)
+    w = sepsis.process
+    clock = TabularMDP(w.initial, w.transitions, np.ones((716, 25)), w.absorbing, w.horizon)
+    assert clock.value(best) == pytest.approx(10.9917, abs=5e-5)
+
+
+def test_an_optimum_among_no_actions_is_refused():
+    with pytest.raises(ValueError, match="an action in every state"):
+        icu_sepsis.optimal(least=0.9)
+
+
 @pytest.mark.parametrize(
     ("gamma", "clinicians", "uniform"), [(1.0, 0.781845, 0.780071), (0.99, 0.722158, 0.719095)]
 )
