@@ -20,9 +20,10 @@ LAYERS = [
     ["gathering", "transforms", "estimators", "behaviour"],
     ["values", "blending", "ratio_calibration"],
     ["uncertainty"],
-    ["bounds", "diagnostics", "resampled_error"],
+    ["bounds", "diagnostics", "resampled_error", "calibration"],
     ["estimation"],
     ["domains"],
+    ["clinical"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

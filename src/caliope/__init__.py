@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         recalibrate,
         stack_history,
     )
+    from caliope.calibration import compare_policies, severity_strata
     from caliope.io import read_table
     from caliope.ratio_calibration import calibrate_ratios
     from caliope.values import (
@@ -105,6 +106,8 @@ __version__ = "0.1.0.dev0"
 _LAZY = {
     "read_table": "caliope.io",
     "calibrate_ratios": "caliope.ratio_calibration",
+    "compare_policies": "caliope.calibration",
+    "severity_strata": "caliope.calibration",
     "fit_behaviour": "caliope.behaviour",
     "Exact": "caliope.behaviour",
     "InvertedLists": "caliope.behaviour",
@@ -163,6 +166,7 @@ __all__ = [
     "calibrate_ratios",
     "clip_ratios",
     "clip_weights",
+    "compare_policies",
     "cross_fitted_q",
     "cross_fitted_q_by_time",
     "default_model",
@@ -201,6 +205,7 @@ __all__ = [
     "read_table",
     "recalibrate",
     "resampled_mse",
+    "severity_strata",
     "shrink_weights",
     "smooth_weights",
     "stack_history",

@@ -139,7 +139,7 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = np.empty((len(self.points_), len(self.classes_)))
         for part in _parts(len(table)):
             rows = np.arange(part.start, part.stop)
-            squared, ids = self._own_neighbours(rows, own or self.own)
+            squared, ids = self.neighbours_of(rows, own or self.own)
             counts = self._counts(ids, self._kernel(squared, self.bandwidth_))
             table[part] = shrunk(*counts, self._own_prior(rows), self.shrinkage_)
         return table
@@ -194,7 +194,7 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # -- the neighbours of points of the log --
 
-    def _own_neighbours(self, rows: Int, own: Own) -> tuple[Float, Int]:
+    def neighbours_of(self, rows: Int, own: Own) -> tuple[Float, Int]:
         """Squared distances and ids, nearest first; -1 for those that ``own`` leaves out."""
         if own == "include":
             return self.index_.nearest(self.points_[rows], self.k_)
@@ -231,7 +231,7 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return
         # A share of the points, evenly spread, says it as well.
         rows = np.arange(0, len(self.points_), 1 + len(self.points_) // _TUNED)
-        squared, ids = self._own_neighbours(rows, "trajectory")
+        squared, ids = self.neighbours_of(rows, "trajectory")
         nearest, farthest = _ends(squared, ids >= 0)
         self.usual_ = float(np.median(nearest)) if len(nearest) else 0.0
         strengths = STRENGTHS if self.shrinkage == "cv" else (self.shrinkage_,)

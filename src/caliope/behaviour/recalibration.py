@@ -95,6 +95,7 @@ class VectorScaling:
     """
 
     ridge: float = 1.0
+    tolerance: float = 1e-13  # relative fall of the loss at which the descent stops
     weights: Float | None = field(default=None, repr=False)  # (A,)
     biases: Float | None = field(default=None, repr=False)  # (A,)
 
@@ -118,7 +119,9 @@ class VectorScaling:
             return total / n, (slope + self.ridge * off) / n
 
         bounds = [(0.0, None)] * n_actions + [(None, None)] * n_actions
-        found = minimize(loss, unchanged, jac=True, bounds=bounds, options={"ftol": 1e-13, "gtol": 1e-8})
+        found = minimize(
+            loss, unchanged, jac=True, bounds=bounds, options={"ftol": self.tolerance, "gtol": 1e-8}
+        )
         return replace(self, weights=read_only(found.x[:n_actions]), biases=read_only(found.x[n_actions:]))
 
     def __call__(self, probabilities: ArrayLike) -> Float:
