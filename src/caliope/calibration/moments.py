@@ -19,7 +19,7 @@ _CELLS = 16_000_000  # products of errors and functions held at once
 class BalanceTable:
     """How far the errors of a model follow each function of the state: a row an action, a column a function."""
 
-    z: Float  # (A, F), cluster-robust by trajectory
+    z: Float  # (A, F), in standard deviations under the model
     effect: Float  # (A, F), mean of error times standardised function
     functions: tuple[str, ...]
     largest: AgainstNull  # the largest |z|, against multiplier draws
@@ -44,15 +44,16 @@ def balance_table(
 
     If :math:`\hat\pi` is the policy that acted, then for every function f of the state
     :math:`E[(1\{A = a\} - \hat\pi(a \mid s)) f(s)] = 0`. Here f runs over a constant, the time, every feature and the
-    indicator of every stratum. Steps of a trajectory hang together, so sums are compared by trajectory,
+    indicator of every stratum, and the sums are compared with their spread under the model,
 
-    .. math:: z_{af} = \frac{\sum_i u_i}{\sqrt{\sum_i u_i^2}},\qquad
-        u_i = \sum_t (1\{a_{it} = a\} - \hat\pi(a \mid s_{it})) f(s_{it})
+    .. math:: z_{af} = \frac{\sum_t (1\{a_t = a\} - \hat\pi(a \mid s_t)) f(s_t)}
+        {\sqrt{\sum_t \hat\pi(a \mid s_t)(1 - \hat\pi(a \mid s_t)) f(s_t)^2}}
 
-    and the largest \|z\| with those that random signs of the :math:`u_i` give (a multiplier bootstrap).
+    The largest \|z\| of them all is compared with what random signs of whole trajectories give (a multiplier
+    bootstrap): steps of a trajectory hang together, and comparisons with each other.
 
-    When it breaks: errors that none of these functions follow are not seen. With few trajectories that took an
-    action its z is not normal; the multiplier draws know that, a table of the normal distribution does not.
+    When it breaks: errors that none of these functions follow are not seen. The z of an action that the model hardly
+    ever expects is not normal; random signs know that, a table of the normal distribution does not.
     """
     functions, names = _functions(data, strata)
     error = np.eye(table.shape[1])[data.actions] - table
@@ -60,11 +61,12 @@ def balance_table(
     signs = rng.choice(np.array([-1.0, 1.0], dtype=np.float32), size=(n_draws, len(data)))
     z, effect = np.empty((2, table.shape[1], functions.shape[1]))
     largest = np.zeros(n_draws)
+    variance = table * (1 - table)
     size = max(1, _CELLS // error.size)
     for start in range(0, functions.shape[1], size):
         part = slice(start, start + size)
         u = _by_trajectory(error, functions[:, part], data)
-        scale = np.sqrt((u**2).sum(axis=0))
+        scale = np.sqrt(variance.T @ functions[:, part] ** 2).ravel()
         safe = np.where(scale > 0, scale, 1.0)
         z[:, part] = (u.sum(axis=0) / safe).reshape(table.shape[1], -1)
         effect[:, part] = (u.sum(axis=0) / data.n_steps).reshape(table.shape[1], -1)

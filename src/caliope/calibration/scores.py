@@ -105,7 +105,7 @@ def split_loss(
             parts,
             data,
         )
-        for name, c in _recalibrations().items()
+        for name, c in _recalibrations(zeros=bool((row_of(table, data.actions) == 0).any())).items()
     }
     best = min(scores, key=lambda name: scores[name])
     if not np.isfinite(plain):
@@ -113,13 +113,14 @@ def split_loss(
     return SplitLoss(total, total - (plain - scores[best]), best)
 
 
-def _recalibrations() -> dict[str, Chain]:
-    # Shrinkage first: all but it need a positive probability wherever somebody acted.
+def _recalibrations(*, zeros: bool) -> dict[str, Chain]:
+    # Where the model rules out what was done shrinkage comes first: the others need a positive probability.
+    first = (Shrinkage(),) if zeros else ()
     return {
         "shrinkage": Chain((Shrinkage(),)),
-        "temperature": Chain((Shrinkage(), Temperature())),
-        "vector scaling": Chain((Shrinkage(), VectorScaling(tolerance=1e-6))),
-        "isotonic regression": Chain((Shrinkage(), Isotonic())),
+        "temperature": Chain((*first, Temperature())),
+        "vector scaling": Chain((*first, VectorScaling(tolerance=1e-6))),
+        "isotonic regression": Chain((*first, Isotonic())),
     }
 
 

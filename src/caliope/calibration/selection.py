@@ -60,14 +60,15 @@ def choose(losses: Mapping[str, Float], lengths: Int, paper: Mapping[str, float]
     ruined = {name: int(np.isinf(loss).sum()) for name, loss in losses.items()}
     ranking = tuple(sorted(means, key=lambda name: (means[name], ruined[name], list(losses).index(name))))
     best = ranking[0]
-    behind = {name: means[name] - means[best] if name != best else 0.0 for name in losses}
+    certain = np.isfinite(means[best])
+    behind = {name: means[name] - means[best] if certain else means[name] for name in losses}
     se = {
         name: _se(losses[name] - losses[best], lengths) if np.isfinite(behind[name]) else np.inf
         for name in losses
     }
     close = [name for name in losses if name == best or behind[name] <= se[name] < np.inf]
     recommended = close[0]
-    if not np.isfinite(means[best]):
+    if not certain:
         reason = "but every model rules out some action that was taken: shrink them first"
     elif recommended == best:
         reason = f"lowest held-out NLL, {means[best]:.4f}"
