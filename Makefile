@@ -10,7 +10,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[dev,sepsis,persist]'
+	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[dev,sepsis,persist,clinical,report]'
 	touch $@
 
 demo: setup   ## the main job, on data that comes with the package
@@ -34,6 +34,7 @@ bench: setup   ## timings as ratios, measured in one run
 	$(BIN)/python -m benchmarks.values
 	$(BIN)/python -m benchmarks.neighbours
 	$(BIN)/python -m benchmarks.behaviour
+	$(BIN)/python -m benchmarks.calibration
 
 bench-peers:   ## the same data through SCOPE-RL, in an environment of its own
 	$(PYTHON) -m benchmarks.peers

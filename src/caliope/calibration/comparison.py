@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from caliope.behaviour import Exact
 from caliope.behaviour.search import Search
 from caliope.calibration.details import ModelDetails
-from caliope.calibration.judging import judge, not_held_out
+from caliope.calibration.judging import judge, not_held_out, worse_than
 from caliope.calibration.kernel import kernel_error
 from caliope.calibration.moments import balance_table
 from caliope.calibration.neighbourhoods import Neighbourhoods, neighbourhood_calibration, neighbourhoods
@@ -209,7 +209,7 @@ class _Study:
             top = top_label_error(table, actions, n_draws=draws, rng=rng)
             every = classwise_error(table, actions, n_draws=draws, rng=rng)
         with _timed(self.seconds, "balance"):
-            balance = balance_table(table, data, strata=self.strata, n_draws=500, rng=rng)
+            balance = balance_table(table, data, strata=self.strata, n_draws=200, rng=rng)
         with _timed(self.seconds, "recalibration"):
             split = split_loss(table, data, rng=rng)
         truth = None if self.acted is None else distance_to_truth(table, self.acted, actions)
@@ -233,7 +233,8 @@ class _Study:
                 steps = np.flatnonzero(self.strata == stratum)
                 states = np.flatnonzero(self.strata[self.near.rows] == stratum)
                 part = self._measured(found, steps, states, None)
-                rows.append(CalibrationRow(name, str(stratum), part, judge(found, part, whole=False)))
+                new = worse_than(rows[0].findings, judge(found, part, whole=False))
+                rows.append(CalibrationRow(name, str(stratum), part, new))
         return rows
 
     def _measured(self, found: ModelDetails, steps: Int, states: Any, skce: AgainstNull | None) -> Measured:

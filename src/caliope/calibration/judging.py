@@ -49,6 +49,13 @@ def not_held_out(model: Any, data: Trajectories) -> tuple[Finding, ...]:
     return (Finding("K107", "issue", message, {"share": share}),)
 
 
+def worse_than(known: tuple[Finding, ...], found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings on a stratum that the whole log does not have, or not so gravely."""
+    order = ("note", "caution", "issue")
+    said = {finding.code: order.index(finding.level) for finding in known}
+    return tuple(f for f in found if order.index(f.level) > said.get(f.code, -1))
+
+
 def _zeros(m: Measured) -> Finding | None:
     if m.zero_share == 0:
         return None

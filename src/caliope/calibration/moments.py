@@ -12,8 +12,6 @@ from caliope.evidence import Evidence
 from caliope.ragged import Float
 from caliope.trajectories import Trajectories
 
-_CELLS = 16_000_000  # products of errors and functions held at once
-
 
 @dataclass(frozen=True, eq=False)
 class BalanceTable:
@@ -57,31 +55,27 @@ def balance_table(
     """
     functions, names = _functions(data, strata)
     error = np.eye(table.shape[1])[data.actions] - table
-    rng = np.random.default_rng(rng)
-    signs = rng.choice(np.array([-1.0, 1.0], dtype=np.float32), size=(n_draws, len(data)))
-    z, effect = np.empty((2, table.shape[1], functions.shape[1]))
-    largest = np.zeros(n_draws)
-    variance = table * (1 - table)
-    size = max(1, _CELLS // error.size)
-    for start in range(0, functions.shape[1], size):
-        part = slice(start, start + size)
-        u = _by_trajectory(error, functions[:, part], data)
-        scale = np.sqrt(variance.T @ functions[:, part] ** 2).ravel()
-        safe = np.where(scale > 0, scale, 1.0)
-        z[:, part] = (u.sum(axis=0) / safe).reshape(table.shape[1], -1)
-        effect[:, part] = (u.sum(axis=0) / data.n_steps).reshape(table.shape[1], -1)
-        drawn = signs @ (u / safe).astype(np.float32)
-        largest = np.maximum(largest, np.abs(drawn).max(axis=1))
+    total = error.T @ functions
+    scale = np.sqrt((table * (1 - table)).T @ functions**2)
+    scale = np.where(scale > 0, scale, np.inf)  # the model leaves no choice: nothing to compare
+    z = total / scale
     top = float(np.abs(z).max())
+    largest = _under_random_signs(error, functions, scale, data, n_draws, np.random.default_rng(rng))
     p = (1 + int((largest >= top).sum())) / (n_draws + 1)
     null = AgainstNull(top, float(largest.mean()), float(largest.std(ddof=1)))
-    return BalanceTable(z, effect, names, null, p)
+    return BalanceTable(z, total / data.n_steps, names, null, p)
 
 
-def _by_trajectory(error: Float, functions: Float, data: Trajectories) -> Float:
-    """Sums of error times function over each trajectory, (n, A * F)."""
-    product = (error[:, :, None] * functions[:, None, :]).reshape(data.n_steps, -1)
-    return np.asarray(np.add.reduceat(product, data.offsets[:-1], axis=0))
+def _under_random_signs(
+    error: Float, functions: Float, scale: Float, data: Trajectories, n_draws: int, rng: np.random.Generator
+) -> Float:
+    """The largest |z| when the errors of each trajectory get a random sign, (R,)."""
+    e, f = error.astype(np.float32), functions.astype(np.float32)  # these are only compared with each other
+    largest = np.empty(n_draws)
+    for r in range(n_draws):
+        sign = rng.choice(np.array([-1, 1], dtype=np.float32), size=len(data))[data.layout.owner]
+        largest[r] = np.abs((sign[:, None] * e).T @ f / scale).max()
+    return largest
 
 
 def _functions(data: Trajectories, strata: Sequence[str] | None) -> tuple[Float, tuple[str, ...]]:
