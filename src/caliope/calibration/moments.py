@@ -12,6 +12,8 @@ from caliope.evidence import Evidence
 from caliope.ragged import Float
 from caliope.trajectories import Trajectories
 
+_CELLS = 40_000_000  # sums by trajectory held at once
+
 
 @dataclass(frozen=True, eq=False)
 class BalanceTable:
@@ -71,11 +73,24 @@ def _under_random_signs(
 ) -> Float:
     """The largest |z| when the errors of each trajectory get a random sign, (R,)."""
     e, f = error.astype(np.float32), functions.astype(np.float32)  # these are only compared with each other
-    largest = np.empty(n_draws)
-    for r in range(n_draws):
-        sign = rng.choice(np.array([-1, 1], dtype=np.float32), size=len(data))[data.layout.owner]
-        largest[r] = np.abs((sign[:, None] * e).T @ f / scale).max()
+    signs = rng.choice(np.array([-1, 1], dtype=np.float32), size=(n_draws, len(data)))
+    largest = np.zeros(n_draws)
+    size = max(1, _CELLS // (len(data) * e.shape[1]))
+    for start in range(0, f.shape[1], size):
+        part = slice(start, start + size)
+        u = _by_trajectory(e, f[:, part], data) / scale[:, part].astype(np.float32)
+        largest = np.maximum(largest, np.abs(signs @ u.reshape(len(data), -1)).max(axis=1))
     return largest
+
+
+def _by_trajectory(error: Float, functions: Float, data: Trajectories) -> Float:
+    """Sums of error times function over each trajectory, (n, A, F): one stack of matrix products a length."""
+    u = np.empty((len(data), error.shape[1], functions.shape[1]), dtype=error.dtype)
+    for length in np.unique(data.lengths):
+        which = np.flatnonzero(data.lengths == length)
+        rows = data.offsets[which][:, None] + np.arange(length)
+        u[which] = error[rows].swapaxes(1, 2) @ functions[rows]
+    return u
 
 
 def _functions(data: Trajectories, strata: Sequence[str] | None) -> tuple[Float, tuple[str, ...]]:
