@@ -20,10 +20,11 @@ LAYERS = [
     ["gathering", "transforms", "estimators", "behaviour"],
     ["values", "blending", "ratio_calibration"],
     ["uncertainty"],
-    ["bounds", "diagnostics", "resampled_error", "calibration"],
+    ["bounds", "confounding", "diagnostics", "resampled_error", "calibration"],
     ["estimation"],
-    ["domains"],
+    ["domains", "plots"],
     ["clinical"],
+    ["experiments"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -64,6 +64,7 @@ from caliope.uncertainty import (  # isort: skip
 )
 from caliope.resampled_error import ResampledError, resampled_mse  # isort: skip
 from caliope.bounds import betting, hcope, maurer_pontil  # isort: skip
+from caliope.confounding import breakdown, confounding_bounds  # isort: skip
 
 # and whether to believe it
 from caliope.diagnostics import effective_n  # isort: skip
@@ -163,10 +164,12 @@ __all__ = [
     "bca",
     "betting",
     "bootstrap",
+    "breakdown",
     "calibrate_ratios",
     "clip_ratios",
     "clip_weights",
     "compare_policies",
+    "confounding_bounds",
     "cross_fitted_q",
     "cross_fitted_q_by_time",
     "default_model",
