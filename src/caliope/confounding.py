@@ -55,10 +55,10 @@ class Breakdown:
     def __str__(self) -> str:
         better = "better" if self.estimate > self.practice else "worse"
         if not np.isfinite(self.gamma):
-            return f"no factor up to {_LARGEST:g} in the weights makes the policy other than {better}"
+            return f"by weighted importance sampling the policy is {better}, and no factor in the weights changes that"
         return (
-            f"the policy stops being {better} than practice if weights are off by a factor of {self.gamma:.2f}: an "
-            "unrecorded reason that changes the odds of a whole trajectory that much"
+            f"by weighted importance sampling the policy stops being {better} than practice if weights are off by a "
+            f"factor of {self.gamma:.2f}: an unrecorded reason that changes the odds of a whole trajectory that much"
         )
 
 
@@ -68,10 +68,14 @@ def breakdown(e: Evidence, practice: float | None = None) -> Breakdown:
     weights, returns = _sorted(e)
     level = float(e.returns.mean()) if practice is None else float(practice)
     value = _lowest(weights, returns, 1.0)
-    if value > level:
-        overturned = lambda gamma: _lowest(weights, returns, gamma) <= level  # noqa: E731
-    else:
-        overturned = lambda gamma: -_lowest(weights[::-1], -returns[::-1], gamma) >= level  # noqa: E731
+    # A policy that is worse is turned around: then it is the upper bound that must come down to practice.
+    sign = 1.0 if value > level else -1.0
+    if sign < 0:
+        weights, returns = weights[::-1], -returns[::-1]
+
+    def overturned(gamma: float) -> bool:
+        return _lowest(weights, returns, gamma) <= sign * level
+
     if np.isnan(value) or not overturned(_LARGEST):
         return Breakdown(float("nan") if np.isnan(value) else float("inf"), value, level)
     low, high = 0.0, np.log(_LARGEST)

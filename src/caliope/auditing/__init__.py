@@ -1,0 +1,22 @@
+"""The audit: the whole chain in one call, from a log and a policy to a verdict."""
+
+from caliope.auditing.candidates import candidate_models
+from caliope.auditing.chain import audit
+from caliope.auditing.influence import Influence, most_influential
+from caliope.auditing.log_checks import check_log
+from caliope.auditing.multiverse import Universe, multiverse
+from caliope.auditing.placebo import Placebo, run_placebo
+from caliope.auditing.result import Audit
+
+__all__ = [
+    "Audit",
+    "Influence",
+    "Placebo",
+    "Universe",
+    "audit",
+    "candidate_models",
+    "check_log",
+    "most_influential",
+    "multiverse",
+    "run_placebo",
+]

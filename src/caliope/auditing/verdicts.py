@@ -1,0 +1,83 @@
+"""Checks across the parts of an audit: what no single estimate can know of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from caliope.auditing.influence import Influence
+from caliope.auditing.multiverse import Universe
+from caliope.auditing.panel import HEADLINE, PRACTICE
+from caliope.behaviour import FittedBehaviour
+from caliope.confounding import Breakdown
+from caliope.ragged import Float
+from caliope.results import Estimate, Finding, Table
+from caliope.trajectories import Trajectories
+
+_FEW = 0.01  # of the trajectories, that may not decide the sign
+_FRAGILE = 1.2  # a factor in the weights that any unrecorded reason has
+
+
+def concerning(row: Estimate, findings: Sequence[Finding]) -> Estimate:
+    """A row with what was found about the whole audit; the plain mean of practice needs no weights and no values."""
+    if row.name == PRACTICE:
+        findings = [finding for finding in findings if finding.code[0] == "L"]
+    return replace(row, findings=(*row.findings, *findings))
+
+
+def agreement(rows: Sequence[Estimate], others: Table[Universe]) -> tuple[Finding, ...]:
+    """Disagreement between estimators that lean on weights and on values, and between reasonable choices."""
+    named = {row.name: row for row in rows}
+    best, direct = named[HEADLINE], named["dm"]
+    found = []
+    apart = abs(best.value - direct.value)
+    if not apart <= max(best.interval.width, direct.interval.width):
+        message = (
+            f"what leans on weights ({best.value:.4g}) and what leans on fitted values alone ({direct.value:.4g}) "
+            "disagree by more than either interval: at least one of them is wrong"
+        )
+        found.append(Finding("A101", "caution", message, {"apart": apart}))
+    raw = np.array([row.value for row in others if row.weights != "shrunk towards observed care"])
+    raw = raw[np.isfinite(raw)]
+    if len(raw) > 1 and np.ptp(raw) > 4 * best.interval.width:
+        message = (
+            f"other choices of behaviour model, weights and estimator give {raw.min():.4g} to {raw.max():.4g}, four "
+            "times the interval of the estimate or more: the choice decides, not the log"
+        )
+        found.append(Finding("A102", "caution", message, {"low": float(raw.min()), "high": float(raw.max())}))
+    return tuple(found)
+
+
+def overturned(influence: Influence, confounded: Breakdown, n: int) -> tuple[Finding, ...]:
+    """How few trajectories, and how weak an unrecorded reason, would change the sign against practice."""
+    found = []
+    if influence.to_flip is not None and influence.to_flip <= max(1, _FEW * n):
+        message = f"leaving out {influence.to_flip} of {n} trajectories changes which is better, the policy or practice"
+        found.append(Finding("A103", "caution", message, {"trajectories": float(influence.to_flip)}))
+    if confounded.gamma < _FRAGILE:
+        message = (
+            f"an unrecorded reason that changes the odds of a trajectory by a factor of {confounded.gamma:.2f} would "
+            "overturn the comparison with practice"
+        )
+        found.append(Finding("A104", "note", message, {"gamma": confounded.gamma}))
+    return tuple(found)
+
+
+def propensities(data: Trajectories, logged: Float, fitted: FittedBehaviour) -> tuple[Finding, ...]:
+    """Logged probabilities against fitted ones: both are probabilities of what was done."""
+    model = fitted.on(data)[np.arange(data.n_steps), data.actions]
+    with np.errstate(divide="ignore"):
+        gain = np.log(logged) - np.log(model)
+    by_trajectory = data.layout.sum_steps(gain)
+    mean = float(by_trajectory.sum() / data.n_steps)
+    se = float(np.sqrt(((by_trajectory - mean * data.lengths) ** 2).sum()) / data.n_steps)
+    message = f"logged probabilities beat the fitted ones by {mean:.3f} nats a step (standard error {se:.3f})"
+    if mean >= -2 * se:
+        return (Finding("A105", "note", message, {"gain": mean, "se": se}),)
+    message = (
+        f"the logged probabilities predict the logged actions worse than a model fitted to them does, by {-mean:.3f} "
+        f"nats a step (standard error {se:.3f}): they are not the probabilities with which these actions were taken"
+    )
+    return (Finding("A105", "issue", message, {"gain": mean, "se": se}),)
