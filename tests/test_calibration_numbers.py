@@ -108,7 +108,7 @@ def test_neighbourhoods_leave_out_the_own_trajectory(log, near):
 
 
 def test_neighbourhood_numbers_are_the_formula(log, near, table):
-    found = neighbourhood_calibration(table, near, n_draws=3, rng=0)
+    found = neighbourhood_calibration(table, near, n_draws=20, rng=0)
     for i in (0, 11, 40):
         h, around = np.zeros(25), np.zeros(25)
         for j in near.ids[i]:
@@ -193,7 +193,7 @@ def naive_top_label(table, actions, n_bins):
 
 
 def test_top_label_error_is_the_loop(log, table):
-    found = top_label_error(table, log.actions, n_bins=6, n_draws=2, rng=0)
+    found = top_label_error(table, log.actions, n_bins=6, n_draws=20, rng=0)
     assert found.ece.value == pytest.approx(naive_top_label(table, log.actions, 6))
 
 
@@ -215,7 +215,7 @@ def test_constant_predictions_make_one_bin():
     curve = reliability_curve(table, actions, n_bins=10)
     assert curve.predicted == pytest.approx([0.25, 0.75])
     assert curve.observed == pytest.approx([10 / 40, 30 / 40])
-    assert classwise_error(table, actions, n_draws=5, rng=0).ece.value == pytest.approx(0)
+    assert classwise_error(table, actions, n_draws=20, rng=0).ece.value == pytest.approx(0)
 
 
 def test_ratio_reliability_is_the_loop_over_pairs():
@@ -352,3 +352,51 @@ def test_distances_to_the_truth():
 def test_a_null_without_spread():
     assert AgainstNull(0.0, 0.0, 0.0).z == 0
     assert AgainstNull(0.1, 0.0, 0.0).z == np.inf
+    assert np.isnan(AgainstNull(float("nan"), 0.0, 0.0).z)
+
+
+def test_a_certain_model_that_is_right_has_nothing_against_it():
+    rng = np.random.default_rng(0)
+    actions = rng.integers(3, size=300)
+    data = cal.Trajectories(
+        rng.normal(size=(300, 2)), actions, np.zeros(300), np.arange(0, 301, 3), n_actions=3
+    )
+    found = neighbourhood_calibration(np.eye(3)[actions], neighbourhoods(data, k=30), n_draws=20, rng=0)
+    assert found.paper_metric().z == 0
+    assert found.averaged_metric().z == 0
+
+
+def test_equal_states_do_not_all_share_the_same_neighbours():
+    data = ward.simulate(300, rng=0)
+    ids = neighbourhoods(data, np.arange(0, data.n_steps, 3), k=50).ids
+    # Five severities: without random ties five times 50 rows, in the order of the file, would stand for all.
+    assert len(np.unique(ids)) > 0.8 * data.n_steps
+
+
+def test_ties_do_not_make_a_small_log_look_unbalanced():
+    for seed in range(10):
+        data = ward.simulate(3, rng=seed)
+        found = balance_table(ward.PRACTICE[data.states[:, 0].astype(int)], data, n_draws=40, rng=0)
+        assert found.p_value > 0.02
+        assert found.signs_p > 0.1  # three signs: all alike in one draw of four
+
+
+def test_weights_that_are_all_wrong_are_not_called_right():
+    e = cal.Evidence([0.0, 0, 0], np.log([3.0, 3.0, 3.0]), [0, 1, 2, 3])
+    assert np.isnan(weight_moments(e, rng=0).p_value)
+    assert weight_moments(cal.Evidence([0.0, 0], [0.0, 0.0], [0, 1, 2]), rng=0).p_value == 1
+
+
+@pytest.mark.parametrize(
+    "broken", [np.full((600, 25), np.nan), np.full((600, 25), 0.5 / 25), np.ones((3, 25)) / 25]
+)
+def test_a_table_that_holds_no_probabilities_is_refused(log, near, broken):
+    rng = np.random.default_rng(0)
+    for use in (
+        lambda: balance_table(broken, log, rng=rng),
+        lambda: kernel_error(broken, log, rng=rng),
+        lambda: split_loss(broken, log, rng=rng),
+        lambda: ratio_reliability(broken, log),
+    ):
+        with pytest.raises(ValueError, match=r"table|probabilities"):
+            use()

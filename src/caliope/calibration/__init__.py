@@ -1,6 +1,6 @@
 """Calibration: is the behaviour model honest? Every number beside what it would be if it were."""
 
-from caliope.calibration.comparison import Comparison, compare_policies, severity_strata
+from caliope.calibration.comparison import Comparison, compare_policies
 from caliope.calibration.kernel import kernel_error
 from caliope.calibration.moments import BalanceTable, WeightMoments, balance_table, weight_moments
 from caliope.calibration.neighbourhoods import (
@@ -33,6 +33,7 @@ from caliope.calibration.scores import (
     split_loss,
 )
 from caliope.calibration.selection import Choice, choose
+from caliope.calibration.strata import severity_strata
 from caliope.calibration.truth import DistanceToTruth, distance_to_truth
 
 __all__ = [

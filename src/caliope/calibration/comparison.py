@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,11 @@ from numpy.typing import ArrayLike
 from caliope.behaviour import Exact
 from caliope.behaviour.search import Search
 from caliope.calibration.details import ModelDetails
-from caliope.calibration.judging import judge, not_held_out, worse_than
+from caliope.calibration.judging import FEW_TRAJECTORIES, judge, not_held_out, worse_than
 from caliope.calibration.kernel import kernel_error
-from caliope.calibration.moments import balance_table
+from caliope.calibration.moments import WeightMoments, balance_table, weight_moments
 from caliope.calibration.neighbourhoods import Neighbourhoods, neighbourhood_calibration, neighbourhoods
-from caliope.calibration.nulls import AgainstNull, row_of
+from caliope.calibration.nulls import AgainstNull, check_draws, row_of
 from caliope.calibration.reliability import (
     classwise_error,
     ratio_reliability,
@@ -35,12 +37,22 @@ from caliope.calibration.scores import (
     split_loss,
 )
 from caliope.calibration.selection import Choice, choose
+from caliope.calibration.strata import in_order, named_strata, sampled_rows
 from caliope.calibration.truth import distance_to_truth
-from caliope.gathering import target_probabilities
+from caliope.gathering import gather, target_probabilities
+from caliope.policies import SupportError
 from caliope.ragged import Float, Int
 from caliope.results import Interval, Table
 from caliope.trajectories import Trajectories
-from caliope.uncertainty import with_replacement
+from caliope.uncertainty import check_level, with_replacement
+
+_LEGEND = (
+    "NLL: mean surprise at held-out decisions, less is better; saved: share of the NLL of knowing only how often each "
+    "action\nis taken. paper TV: distance to the histogram of neighbours, its null: what it would be if the model were "
+    "right. averaged:\ndistance of the model's mean over a neighbourhood to the histogram, above chance. z in standard "
+    "deviations of the null.\nMore in to_frame(): calibration errors, balance, kernel error, skill over the last "
+    "action, with their nulls."
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ class Comparison(Table[CalibrationRow]):
 
     @property
     def recommended(self) -> str:
-        """Name of the model to take."""
+        """Name of the model to take; empty if there is none."""
         return "" if self.choice is None else self.choice.recommended
 
     def overall(self) -> Table[CalibrationRow]:
@@ -61,10 +73,10 @@ class Comparison(Table[CalibrationRow]):
         return Table(tuple(row for row in self.rows if row.stratum == ALL), self.title)
 
     def __str__(self) -> str:
-        return super().__str__() + ("" if self.choice is None else f"\n\n{self.choice}")
+        return super().__str__() + f"\n\n{_LEGEND}" + ("" if self.choice is None else f"\n\n{self.choice}")
 
     def _repr_html_(self) -> str:
-        chosen = "" if self.choice is None else f"<pre>{self.choice}</pre>"
+        chosen = "" if self.choice is None else f"<pre>{escape(str(self.choice))}</pre>"
         return super()._repr_html_() + chosen
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,22 +131,35 @@ def compare_policies(
     -------
     Comparison
         A table with a row a model for the whole log and one for each stratum. Printed are the main numbers;
-        ``to_frame()`` has all, ``details`` the curves behind them, ``choice`` the recommendation.
+        ``to_frame()`` has all, ``details`` the curves behind them, ``choice`` the recommendation. Findings: K101 a
+        logged action ruled out, K102 few states, K103 rejected by neighbourhoods, K104 constant, K105 unbalanced,
+        K106 rejected by the kernel test, K107 judged on what it was fitted on, K108 recalibration would help, K109
+        ratios off, K110 closer than chance.
+
+    Examples
+    --------
+    >>> from caliope.domains import ward
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> train, test = ward.simulate(200, rng=0), ward.simulate(100, rng=1)
+    >>> models = {"marginal": DummyClassifier(), "logistic": LogisticRegression()}
+    >>> fitted = {name: model.fit(train.states, train.actions) for name, model in models.items()}
+    >>> compare_policies(fitted, test, k=50, n_states=100, n_draws=20, rng=0).recommended
+    'logistic'
     """
-    if not models:
-        raise ValueError("no models were given: compare_policies needs a mapping from names to policies.")
+    _check(models, data, n_draws, n_states, level, max_steps)
     rng = np.random.default_rng(rng)
     seconds: dict[str, float] = {}
-    strata = _strata(by, data)
+    strata = named_strata(by, data)
     log, kept = _part_of(data, max_steps, rng)
     with _timed(seconds, "predictions"):
-        tables = {name: _on(model, log, kept, data) for name, model in models.items()}
-        acted = None if truth is None else _on(truth, log, kept, data)
-        wanted = None if target is None else _on(target, log, kept, data)
+        tables = {name: _on(f"model {name!r}", model, log, kept, data) for name, model in models.items()}
+        acted = None if truth is None else _on("truth", truth, log, kept, data)
+        wanted = None if target is None else _on("target", target, log, kept, data)
     strata = None if strata is None else strata[kept]
     with _timed(seconds, "neighbour search"):
         near = neighbourhoods(
-            log, _sampled(strata, log, n_states, rng), k=k, feature_weights=feature_weights, search=search
+            log, sampled_rows(strata, log, n_states, rng), k=k, feature_weights=feature_weights, search=search
         )
     study = _Study(
         log,
@@ -153,10 +178,12 @@ def compare_policies(
         seconds,
     )
     details = {name: study.details(table) for name, table in tables.items()}
-    rows = {name: study.rows(name, found, not_held_out(models[name], log)) for name, found in details.items()}
+    remembered = {name: not_held_out(models[name], log) for name in models}
+    rows = {name: study.rows(name, found, remembered[name]) for name, found in details.items()}
     losses = {name: log.layout.sum_steps(log_loss(table, log.actions)) for name, table in tables.items()}
-    paper = {name: float(found.near.paper.mean()) for name, found in details.items()}
-    choice = choose(losses, log.lengths, paper)
+    paper = {name: found.near.paper_metric(study.shares()).value for name, found in details.items()}
+    barred = tuple(name for name, caveats in remembered.items() if caveats)
+    choice = choose(losses, log.lengths, paper, barred=barred)
     title = (
         f"Behaviour models on {len(log)} trajectories, {log.n_steps} steps; {near.k} neighbours of {len(near.rows)} "
         "states"
@@ -168,20 +195,18 @@ def compare_policies(
     )
 
 
-def severity_strata(score: ArrayLike, edges: Sequence[float] = (5, 10, 14)) -> Any:
-    """Strata by a severity score, named by their range; by default the paper's ranges of SOFA.
-
-    >>> severity_strata([0, 4.9, 5, 13, 23]).tolist()
-    ['0-4', '0-4', '5-9', '10-13', '14+']
-    """
-    x, cuts = np.asarray(score, dtype=np.float64), np.asarray(edges, dtype=np.float64)
-    if not np.isfinite(x).all():
-        raise ValueError(
-            "a severity score must be finite everywhere; give steps without one a stratum of their own."
-        )
-    lower = ["0", *(f"{edge:g}" for edge in cuts)]
-    names = [f"{low}-{high - 1:g}" for low, high in zip(lower, cuts, strict=False)] + [f"{cuts[-1]:g}+"]
-    return np.array(names, dtype=object)[np.searchsorted(cuts, x, side="right")]
+def _check(models: Any, data: Any, n_draws: int, n_states: int, level: float, max_steps: int) -> None:
+    if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
+        raise TypeError("models must be a mapping from names to policies, such as {'logistic': fitted}.")
+    if not models:
+        raise ValueError("no models were given: compare_policies needs a mapping from names to policies.")
+    if not isinstance(data, Trajectories):
+        raise TypeError(f"data must be Trajectories (see read_table), got {type(data).__name__}.")
+    check_draws(n_draws)
+    check_level(level)
+    for name, value in (("n_states", n_states), ("max_steps", max_steps)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be a whole number from 1, got {value!r}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,11 +234,22 @@ class _Study:
             top = top_label_error(table, actions, n_draws=draws, rng=rng)
             every = classwise_error(table, actions, n_draws=draws, rng=rng)
         with _timed(self.seconds, "balance"):
-            balance = balance_table(table, data, strata=self.strata, n_draws=200, rng=rng)
+            balance = balance_table(table, data, strata=self.strata, n_draws=100, rng=rng)
         with _timed(self.seconds, "recalibration"):
             split = split_loss(table, data, rng=rng)
         truth = None if self.acted is None else distance_to_truth(table, self.acted, actions)
-        return ModelDetails(table, near, curve, ratios, balance, top, every, split, truth)
+        weights = self._weight_moments(table)
+        return ModelDetails(table, near, curve, ratios, balance, top, every, split, weights, truth)
+
+    def _weight_moments(self, table: Float) -> WeightMoments | None:
+        if self.wanted is None:
+            return None
+        try:
+            return weight_moments(
+                gather(self.data, self.wanted, table), n_draws=len(self.counts), rng=self.rng
+            )
+        except SupportError:
+            return None
 
     def rows(self, name: str, found: ModelDetails, caveats: Any) -> list[CalibrationRow]:
         with _timed(self.seconds, "kernel error"):
@@ -225,10 +261,10 @@ class _Study:
                 rng=self.rng,
             )
         with _timed(self.seconds, "intervals"):
-            whole = self._measured(found, np.arange(self.data.n_steps), slice(None), skce)
+            whole = self._measured(found, np.arange(self.data.n_steps), np.arange(len(self.near.rows)), skce)
             rows = [CalibrationRow(name, ALL, whole, (*judge(found, whole), *caveats))]
             for stratum in (
-                [] if self.strata is None else list(dict.fromkeys(sorted(self.strata, key=_natural)))
+                [] if self.strata is None else list(dict.fromkeys(sorted(self.strata, key=in_order)))
             ):
                 steps = np.flatnonzero(self.strata == stratum)
                 states = np.flatnonzero(self.strata[self.near.rows] == stratum)
@@ -241,12 +277,14 @@ class _Study:
         data, table = self.data, found.table[steps]
         actions = data.actions[steps]
         nll, brier = log_loss(table, actions), brier_loss(table, actions)
-        paper, averaged = found.near.paper_metric(states), found.near.averaged_metric(states)
+        shares = np.zeros(len(self.near.rows))
+        shares[states] = self.shares()[states]
+        paper, averaged = found.near.paper_metric(shares), found.near.averaged_metric(shares)
         whole = len(steps) == data.n_steps
         return Measured(
             n=len(np.unique(data.layout.owner[steps])),
             n_steps=len(steps),
-            n_states=len(found.near.paper[states]),
+            n_states=len(states),
             nll=float(nll.mean()),
             nll_interval=self._interval(nll, steps),
             brier=float(brier.mean()),
@@ -255,16 +293,20 @@ class _Study:
             skill_last_action=skill(float(nll.mean()), float(self.baselines["last action"][steps].mean())),
             zero_share=float((row_of(table, actions) == 0).mean()),
             paper_tv=paper,
-            paper_interval=self._interval(found.near.paper[states], self.near.rows[states]),
-            noise_floor=float(found.near.noise[states].mean()),
+            paper_interval=self._interval(found.near.paper[states], self.near.rows[states], shares[states]),
+            noise_floor=float(shares @ found.near.noise / shares.sum()),
             averaged_tv=averaged,
-            averaged_floor=float(found.near.floor[states].mean()),
+            averaged_interval=self._interval(
+                found.near.averaged[states], self.near.rows[states], shares[states]
+            ),
+            averaged_floor=float(shares @ found.near.floor / shares.sum()),
             calibration_loss=found.nll_split.calibration if whole else None,
             recalibration=found.nll_split.by if whole else "",
             top_label=found.top_label if whole else None,
             classwise=found.classwise if whole else None,
             balance=found.balance.largest if whole else None,
-            balance_p=found.balance.p_value if whole else None,
+            balance_signs_p=found.balance.signs_p if whole else None,
+            weights=found.weights.largest if whole and found.weights is not None else None,
             kernel=skce,
             true_tv=None if found.truth is None else float(found.truth.tv[steps].mean()),
             true_tv_interval=None if found.truth is None else self._interval(found.truth.tv[steps], steps),
@@ -273,11 +315,21 @@ class _Study:
             inflation=None if found.truth is None else float(found.truth.inflation[steps].mean()),
         )
 
-    def _interval(self, values: Float, steps: Int) -> Interval:
-        """Percentiles of the mean over resampled trajectories."""
+    def shares(self) -> Float:
+        """How many steps each sampled state stands for: strata are sampled alike, and are not alike in size, (M,)."""
+        if self.strata is None:
+            return np.ones(len(self.near.rows))
+        steps, sampled = Counter(self.strata), Counter(self.strata[self.near.rows])
+        return np.array([steps[name] / sampled[name] for name in self.strata[self.near.rows]])
+
+    def _interval(self, values: Float, steps: Int, weights: Float | None = None) -> Interval:
+        """Percentiles of the mean over resampled trajectories; unknown for a few of them."""
         owner = self.data.layout.owner[steps]
-        total = np.bincount(owner, weights=values, minlength=len(self.data))
-        number = np.bincount(owner, minlength=len(self.data))
+        if len(np.unique(owner)) < FEW_TRAJECTORIES:
+            return Interval(float("nan"), float("nan"), self.level, "too few trajectories")
+        w = np.ones(len(steps)) if weights is None else weights
+        total = np.bincount(owner, weights=w * values, minlength=len(self.data))
+        number = np.bincount(owner, weights=w, minlength=len(self.data))
         certain = np.isinf(
             total
         )  # a resample with such a trajectory has an infinite mean, one without it has not
@@ -291,17 +343,6 @@ class _Study:
         return Interval(float(low), float(high), self.level, "bootstrap by trajectory")
 
 
-def _strata(by: ArrayLike | None, data: Trajectories) -> Any:
-    if by is None:
-        return None
-    labels = np.asarray(by)
-    if labels.shape != (data.n_steps,):
-        raise ValueError(
-            f"by must name a stratum for each of the {data.n_steps} steps, got shape {labels.shape}."
-        )
-    return np.array([str(label) for label in labels], dtype=object)
-
-
 def _part_of(data: Trajectories, max_steps: int, rng: np.random.Generator) -> tuple[Trajectories, Int]:
     """Whole trajectories with about ``max_steps`` steps, and the rows that they had."""
     if data.n_steps <= max_steps:
@@ -311,29 +352,15 @@ def _part_of(data: Trajectories, max_steps: int, rng: np.random.Generator) -> tu
     return data[which], data.layout.rows_of(which)
 
 
-def _on(model: Any, log: Trajectories, kept: Int, data: Trajectories) -> Float:
+def _on(name: str, model: Any, log: Trajectories, kept: Int, data: Trajectories) -> Float:
     """Probabilities at the rows of the log; a table of the whole data is cut to them."""
     given = model if hasattr(model, "predict_proba") or hasattr(model, "on") else np.asarray(model)
     if isinstance(given, np.ndarray) and given.shape[:1] == (data.n_steps,):
         given = given[kept]
-    return target_probabilities(log, given)
-
-
-def _sampled(strata: Any, log: Trajectories, n_states: int, rng: np.random.Generator) -> Int:
-    """At most ``n_states`` rows of every stratum, without repetition, sorted."""
-    if n_states < 1:
-        raise ValueError(f"n_states must be at least 1, got {n_states}.")
-    labels = np.zeros(log.n_steps) if strata is None else strata
-    groups = [np.flatnonzero(labels == name) for name in np.unique(labels)]
-    return np.sort(
-        np.concatenate([rng.choice(rows, min(n_states, len(rows)), replace=False) for rows in groups])
-    )
-
-
-def _natural(name: str) -> tuple[Any, ...]:
-    """Sort strata by the number they begin with, where they do."""
-    head = str(name).split("-")[0].rstrip("+")
-    return (0, float(head), name) if head.replace(".", "", 1).isdigit() else (1, 0.0, name)
+    try:
+        return target_probabilities(log, given)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 @contextmanager

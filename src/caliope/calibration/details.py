@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from caliope.calibration.moments import BalanceTable
+from caliope.calibration.moments import BalanceTable, WeightMoments
 from caliope.calibration.neighbourhoods import NeighbourhoodCalibration
 from caliope.calibration.reliability import CalibrationError, RatioReliability, ReliabilityCurve
 from caliope.calibration.scores import SplitLoss
@@ -24,4 +24,5 @@ class ModelDetails:
     top_label: CalibrationError
     classwise: CalibrationError
     nll_split: SplitLoss
+    weights: WeightMoments | None  # of the target's weights
     truth: DistanceToTruth | None

@@ -16,7 +16,7 @@ LARGE = 0.05  # excess total variation, or ratio off by so much: a model that mi
 SMALL = 0.02  # and with enough data any model is rejected: less than this is only noted
 EFFECT = 0.01  # mean of error times standardised function, from which a rejected balance weakens a model
 FEW_EVENTS = 10  # expected in a bin of ratios, below which its z is not looked at
-FEW_STATES = 50  # below these a stratum says little
+FEW_STATES, FEW_TRAJECTORIES = 50, 10  # below these a stratum says little
 
 
 def judge(found: ModelDetails, measured: Measured, *, whole: bool = True) -> tuple[Finding, ...]:
@@ -40,10 +40,11 @@ def not_held_out(model: Any, data: Trajectories) -> tuple[Finding, ...]:
         return ()
     known = set(own.digests)
     share = float(np.mean([digest in known for digest in data.digests]))
-    if share < 0.5:
+    if share < 0.01:  # episodes of few discrete states are alike by chance
         return ()
     message = (
-        f"the model was fitted on {share:.0%} of the trajectories that judge it: its scores say how well it remembers; "
+        f"the model was fitted on {share:.0%} of the trajectories that judge it: its scores say how well it remembers, "
+        "and it is not chosen; "
         'use fit_behaviour(..., mode="cross") or other trajectories'
     )
     return (Finding("K107", "issue", message, {"share": share}),)
@@ -67,14 +68,20 @@ def _zeros(m: Measured) -> Finding | None:
 
 
 def _few(m: Measured) -> Finding | None:
-    if m.n_states >= FEW_STATES:
+    if m.n_states >= FEW_STATES and m.n >= FEW_TRAJECTORIES:
         return None
-    message = f"only {m.n_states} states of {m.n} trajectories are in this stratum: its numbers say little"
-    return Finding("K102", "caution", message, {"states": m.n_states})
+    message = f"these numbers rest on {m.n_states} sampled states and {m.n} trajectories: too few to say much"
+    return Finding("K102", "caution", message, {"states": m.n_states, "trajectories": m.n})
 
 
 def _averaged(m: Measured) -> Finding | None:
     metric = m.averaged_tv
+    if metric.z < -REJECTED:
+        message = (
+            f"around a state the actions taken are closer to those predicted than chance allows (z = {metric.z:.1f}): "
+            "was the model fitted on these very steps?"
+        )
+        return Finding("K110", "caution", message, {"z": metric.z})
     if not metric.z > REJECTED:
         return None
     message = (
@@ -108,7 +115,7 @@ def _balance(found: ModelDetails) -> Finding | None:
 
 
 def _kernel(m: Measured) -> Finding | None:
-    if m.kernel is None or not m.kernel.z > REJECTED:
+    if m.kernel is None or not m.kernel.p_value <= 0.01:
         return None
     message = (
         f"rejected by the kernel test: it errs the same way in states that are alike (z = {m.kernel.z:.1f})"
@@ -126,16 +133,17 @@ def _recalibration(m: Measured) -> Finding | None:
 
 def _ratios(found: ModelDetails) -> Finding | None:
     r = found.ratios
-    z = np.where(r.events >= FEW_EVENTS, r.z, 0.0)
-    if not len(z):
+    clear = (r.events >= FEW_EVENTS) & (np.abs(r.z) >= 4) & (np.abs(r.observed - 1) >= LARGE)
+    if not clear.any():
         return None
-    worst = int(np.argmax(np.abs(z)))
+    worst = int(np.argmax(np.where(clear, np.abs(r.z), 0.0)))
     off = float(r.observed[worst])
-    if abs(z[worst]) < 4 or abs(off - 1) < LARGE:
-        return None
+    what = "weights" if r.with_target else "probabilities of about 1 in"
+    size = r.ratio[worst] if r.with_target else r.ratio[worst] * found.table.shape[1]
+    about = "of about " if r.with_target else ""
     message = (
-        f"its weights of about {r.ratio[worst]:.3g} are off: such actions occur {off:.2f} times as often as it says "
-        f"(z = {z[worst]:.1f})"
+        f"its {what} {about}{size:.3g} are off: such actions occur {off:.2f} times as often as it says "
+        f"(z = {r.z[worst]:.1f})"
     )
     level: Level = "issue" if abs(off - 1) > 0.5 else "caution"
     return Finding("K109", level, message, {"ratio": float(r.ratio[worst]), "observed": off})

@@ -10,7 +10,7 @@ scores the floor and nothing else does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,10 +18,11 @@ from scipy.special import gammaln
 
 from caliope.behaviour import Exact, NeighbourPolicy
 from caliope.behaviour.search import Search
-from caliope.calibration.nulls import AgainstNull, Imagined, against_draws
+from caliope.calibration.nulls import AgainstNull, Imagined, against_draws, check_draws
 from caliope.ragged import Float, Int
 from caliope.trajectories import Trajectories
 
+_JITTER = 1e-3  # standard deviations; breaks ties between states that are alike
 _CELLS = 4_000_000  # neighbours times actions, looked up at once
 
 
@@ -69,12 +70,18 @@ def neighbourhoods(
 
     Columns are standardised first. ``feature_weights`` is the kernel: the paper counts informative features twice.
     By default a state's own trajectory is not among its neighbours: its next states carry the memory of its action.
-    Where others than the own trajectory are fewer than k, all of them are taken.
+    Where others than the own trajectory are fewer than k, all of them are taken. Ties between equal states are broken
+    at random, for each state anew.
     """
-    asked = np.arange(data.n_steps) if rows is None else np.asarray(rows, dtype=np.int64)
+    asked = np.arange(data.n_steps) if rows is None else np.asarray(rows)
+    if asked.dtype.kind not in "iu" or not len(asked) or asked.min() < 0 or asked.max() >= data.n_steps:
+        raise ValueError(f"rows must be numbers of steps from 0 to {data.n_steps - 1}, at least one.")
     x = data.states.astype(np.float64)
     spread = x.std(axis=0)
     x = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    if len(np.unique(data.states[: 1 << 14], axis=0)) < 0.99 * min(data.n_steps, 1 << 14):
+        # States that are alike would all have the same neighbours, and a few rows would stand for the whole log.
+        x += _JITTER * np.random.default_rng(0).standard_normal(x.shape)
     others = data.n_steps - (int(data.lengths.max()) if own == "trajectory" else 0)
     if others < 1:
         raise ValueError("a log of one trajectory has no neighbours beyond it: give more trajectories.")
@@ -100,13 +107,18 @@ class NeighbourhoodCalibration:
     noise: Float  # (M,), exact floor of a perfect model whose neighbours are all alike
     floor: Float  # (M,), floor of the averaged one, in closed form
 
-    def paper_metric(self, which: Any = slice(None)) -> AgainstNull:
-        """The paper's number over some of the states, against its null."""
-        return against_draws(self.paper[which].mean(), self.null_paper[:, which].mean(axis=1))
+    def paper_metric(self, weights: Float | None = None) -> AgainstNull:
+        """The paper's number, a mean over the states or a weighted one, against its null."""
+        w = self._shares(weights)
+        return against_draws(w @ self.paper, self.null_paper @ w)
 
-    def averaged_metric(self, which: Any = slice(None)) -> AgainstNull:
-        """The neighbourhood-averaged number over some of the states, against its null."""
-        return against_draws(self.averaged[which].mean(), self.null_averaged[:, which].mean(axis=1))
+    def averaged_metric(self, weights: Float | None = None) -> AgainstNull:
+        """The neighbourhood-averaged number, a mean over the states or a weighted one, against its null."""
+        w = self._shares(weights)
+        return against_draws(w @ self.averaged, self.null_averaged @ w)
+
+    def _shares(self, weights: Float | None) -> Float:
+        return np.full(len(self.paper), 1 / len(self.paper)) if weights is None else weights / weights.sum()
 
 
 def neighbourhood_calibration(
@@ -123,7 +135,8 @@ def neighbourhood_calibration(
 
     When it breaks: the paper's number is circular, it rewards smoothing like a neighbourhood. The averaged one cannot
     see errors that cancel inside a neighbourhood, so that a neighbour model is still judged too kindly: look at the
-    log-likelihood beside it.
+    log-likelihood beside it. The null takes decisions as independent given the states; where a hidden habit ties those
+    of a trajectory together, even the best model of the state exceeds it.
 
     Parameters
     ----------
@@ -140,11 +153,10 @@ def neighbourhood_calibration(
     ----------
     Raghu et al. (2018), appendix B, for the first number.
     """
-    if n_draws < 2:
-        raise ValueError(f"a null needs at least 2 draws, got {n_draws}.")
+    check_draws(n_draws)
     here, around = table[near.rows], near.mean_of(table)
     imagined = Imagined(table, np.random.default_rng(rng))
-    null = np.empty((2, n_draws, len(near.rows)), dtype=np.float32)
+    null = np.empty((2, n_draws, len(near.rows)))
     for r in range(n_draws):
         h = near.histograms(imagined.draw())
         null[0, r], null[1, r] = total_variation(h, here), total_variation(h, around)
@@ -193,7 +205,8 @@ def averaged_floor(table: Float, near: Neighbourhoods) -> Float:
 
     .. math:: \frac{1}{2k} \sum_a \sqrt{\frac2\pi \sum_{j \in N(s)} \hat\pi(a \mid s_j)(1 - \hat\pi(a \mid s_j))}
 
-    The frequencies are taken to be normal: good to a thousandth with 150 neighbours.
+    The frequencies are taken to be normal: good to a thousandth with 150 neighbours and actions that are not rare, less
+    so where most expected counts are below one.
     """
     variance = near.mean_of(table * (1 - table)) * near.k
     return np.asarray(0.5 * np.sqrt(2 / np.pi * variance).sum(axis=1) / near.k)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from caliope.calibration.nulls import AgainstNull, Imagined, against_draws
+from caliope.calibration.nulls import AgainstNull, Imagined, against_draws, check_draws, check_table
+from caliope.policies import check_probabilities
 from caliope.ragged import Float, Int
 from caliope.trajectories import Trajectories
 
@@ -40,6 +41,8 @@ class _Bins:
 
 def _binned(p: Float, taken: Int, n_bins: int, *, apart: bool) -> _Bins:
     """Bins of nearly as many predictions each; equal predictions are never parted. ``apart``: a set a column."""
+    if not n_bins >= 1:
+        raise ValueError(f"n_bins must be at least 1, got {n_bins}.")
     cell = np.empty(p.shape, dtype=np.int64)
     start = 0
     for j in range(p.shape[1]) if apart else (slice(None),):
@@ -54,11 +57,13 @@ def _binned(p: Float, taken: Int, n_bins: int, *, apart: bool) -> _Bins:
 
 
 def _top(table: Float, n_bins: int) -> _Bins:
+    table = check_probabilities(np.asarray(table), "table")
     best = table.argmax(axis=1)[:, None]
     return _binned(np.take_along_axis(table, best, axis=1), best, n_bins, apart=True)
 
 
 def _every(table: Float, n_bins: int) -> _Bins:
+    table = check_probabilities(np.asarray(table), "table")
     actions = np.broadcast_to(np.arange(table.shape[1]), table.shape)
     return _binned(table, actions, n_bins, apart=True)
 
@@ -117,6 +122,7 @@ def classwise_error(
 def _error(
     bins: _Bins, table: Float, actions: Int, n_draws: int, rng: np.random.Generator
 ) -> CalibrationError:
+    check_draws(n_draws)
     share = bins.count / bins.count.sum()
     imagined = Imagined(table, rng)
     null = np.array([share @ np.abs(bins.gaps(imagined.draw())) for _ in range(n_draws)])
@@ -138,6 +144,7 @@ class RatioReliability:
     se: Float  # (B,), what chance alone would make of it, if the model were right
     events: Float  # (B,), logged actions that the model expects in the bin; with few of them z is not normal
     unsupported: float  # share of the target's actions to which the model gives probability 0
+    with_target: bool  # else all actions counted alike, and the ratio is 1 / (A * probability)
 
     @property
     def z(self) -> Float:
@@ -159,6 +166,7 @@ def ratio_reliability(
     has mean 1 if the model is right. Above 1: such actions are commoner than the model says, and their weights are too
     large. Without a target every action counts the same, and the ratio is that of :math:`1 / \hat\pi`.
     """
+    table = check_table(table, data)
     n, n_actions = table.shape
     wanted = (
         np.full((n, n_actions), 1 / n_actions) if target is None else np.asarray(target, dtype=np.float64)
@@ -181,7 +189,9 @@ def ratio_reliability(
     se = np.sqrt(np.maximum(second - (per_step**2).sum(axis=0), 0.0)) / expected
     events = np.bincount(cell[pairs], weights=table.ravel()[pairs], minlength=count).astype(np.float64)
     unsupported = float(np.where(table > 0, 0.0, wanted).sum() / n)
-    return RatioReliability(second / expected, expected / n, observed / expected, se, events, unsupported)
+    return RatioReliability(
+        second / expected, expected / n, observed / expected, se, events, unsupported, target is not None
+    )
 
 
 def _equal_mass(x: Float, mass: Float, n_bins: int) -> Int:

@@ -32,13 +32,15 @@ class Measured:
     paper_interval: Interval
     noise_floor: float
     averaged_tv: AgainstNull
+    averaged_interval: Interval
     averaged_floor: float
     calibration_loss: float | None  # of the NLL, that recalibration could save
     recalibration: str  # which one
     top_label: CalibrationError | None
     classwise: CalibrationError | None
-    balance: AgainstNull | None
-    balance_p: float | None
+    balance: AgainstNull | None  # the largest |z|
+    balance_signs_p: float | None
+    weights: AgainstNull | None  # the largest |z| of the mean weights by step; needs a target
     kernel: AgainstNull | None
     true_tv: float | None
     true_tv_interval: Interval | None
@@ -59,7 +61,7 @@ class CalibrationRow:
     @property
     def name(self) -> str:
         """The model, and the stratum unless it is the whole log."""
-        return self.model if self.stratum == ALL else f"{self.model}, {self.stratum}"
+        return self.model if self.stratum == ALL else f"{self.model} / {self.stratum}"
 
     def cells(self) -> dict[str, str]:
         """The main numbers: scores, the paper's metric with its null, its repair, and the truth where it is known."""
@@ -71,12 +73,12 @@ class CalibrationRow:
             "NLL": _text(m.nll),
             f"{100 * m.nll_interval.level:g}% interval": f"[{_text(m.nll_interval.low)}, {_text(m.nll_interval.high)}]",
             "Brier": _text(m.brier),
-            "skill": _text(m.skill_marginal, 2),
+            "saved": _text(m.skill_marginal, 2),
             "paper TV": _text(m.paper_tv.value),
             "its null": _text(m.paper_tv.null_mean),
-            "z": _text(m.paper_tv.z, 1),
+            "paper z": _text(m.paper_tv.z, 1),
             "averaged excess": _text(m.averaged_tv.excess),
-            "z ": _text(m.averaged_tv.z, 1),
+            "averaged z": _text(m.averaged_tv.z, 1),
         }
         return cells if m.true_tv is None else cells | {"true TV": _text(m.true_tv)}
 
@@ -105,15 +107,32 @@ def _flat(measured: Measured) -> dict[str, Any]:
 
 def _flat_part(name: str, x: Any) -> dict[str, Any]:
     if isinstance(x, AgainstNull):
-        return {name: x.value, f"{name}_null": x.null_mean, f"{name}_null_sd": x.null_sd, f"{name}_z": x.z}
+        return {
+            name: x.value,
+            f"{name}_null": x.null_mean,
+            f"{name}_null_sd": x.null_sd,
+            f"{name}_z": x.z,
+            f"{name}_p": x.p_value,
+        }
     if isinstance(x, CalibrationError):
         return _flat_part(name, x.ece) | {f"{name}_debiased": x.debiased}
-    if isinstance(x, Interval):
-        return {
-            f"{name.removesuffix('_interval')}_low": x.low,
-            f"{name.removesuffix('_interval')}_high": x.high,
-        }
+    if name.endswith("_interval"):
+        stem = name.removesuffix("_interval")
+        return {f"{stem}_low": None if x is None else x.low, f"{stem}_high": None if x is None else x.high}
+    if x is None and name in _PARTS:
+        return dict.fromkeys(_flat_part(name, _PARTS[name]))
     return {name: x}
+
+
+_NOTHING = AgainstNull(0.0, 0.0, 0.0)
+# What a part looks like when it is there, so that a frame has the same columns with and without it.
+_PARTS: dict[str, Any] = {
+    "top_label": CalibrationError(_NOTHING, 0.0),
+    "classwise": CalibrationError(_NOTHING, 0.0),
+    "balance": _NOTHING,
+    "weights": _NOTHING,
+    "kernel": _NOTHING,
+}
 
 
 def _text(x: float, decimals: int = 3) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from caliope.behaviour import Chain, Isotonic, Shrinkage, Temperature, VectorScaling
-from caliope.calibration.nulls import row_of
+from caliope.calibration.nulls import check_table, row_of
 from caliope.ragged import Float, Int
 from caliope.trajectories import Trajectories
 
@@ -77,7 +77,7 @@ def split_loss(
     loss: Loss = log_loss,
     *,
     max_steps: int = 20_000,
-    rng: np.random.Generator,
+    rng: int | np.random.Generator,
 ) -> SplitLoss:
     """Part a mean loss into calibration and refinement.
 
@@ -89,6 +89,7 @@ def split_loss(
     ----------
     Berta, Bach & Jordan (2025), "Rethinking early stopping: refine, then calibrate".
     """
+    table, rng = check_table(table, data), np.random.default_rng(rng)
     total = float(loss(table, data.actions).mean())
     half = np.zeros(len(data), dtype=bool)
     half[rng.permutation(len(data))[: len(data) // 2]] = True
@@ -108,7 +109,7 @@ def split_loss(
         for name, c in _recalibrations(zeros=bool((row_of(table, data.actions) == 0).any())).items()
     }
     best = min(scores, key=lambda name: scores[name])
-    if not np.isfinite(plain):
+    if not np.isfinite(total):
         return SplitLoss(total, scores[best], best)
     return SplitLoss(total, total - (plain - scores[best]), best)
 

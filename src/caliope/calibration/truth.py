@@ -25,7 +25,7 @@ def distance_to_truth(table: Float, truth: Float, actions: Int) -> DistanceToTru
     r"""Compare a model with the truth at every step.
 
     :math:`\delta(\pi, \hat\pi)`, :math:`\sum_a \pi \log(\pi / \hat\pi)`, :math:`|\pi - \hat\pi|` at what was done,
-    and :math:`\sum_a \pi^2 / \hat\pi = 1 + \chi^2`, by which the mean square of the weights grows at every step.
+    and :math:`\sum_a \pi^2 / \hat\pi = 1 + \chi^2`, the factor that a weight gains at every step on average.
     """
     acted = truth > 0
     with np.errstate(divide="ignore"):
