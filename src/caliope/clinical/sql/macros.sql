@@ -1,0 +1,17 @@
+-- Small words that the stages share.
+
+CREATE OR REPLACE MACRO hours(x) AS to_microseconds(CAST(x * 3600000000 AS BIGINT));
+
+-- The window of four hours in which something happened, in microseconds; as published, a limit belongs to both sides.
+CREATE OR REPLACE MACRO window_of(time, origin) AS
+    CASE WHEN getvariable('closed_windows') AND (time - origin) % 14400000000 = 0
+         THEN [CAST(floor((time - origin) / 14400000000) AS BIGINT), CAST(floor((time - origin) / 14400000000) AS BIGINT) - 1]
+         ELSE [CAST(floor((time - origin) / 14400000000) AS BIGINT)] END;
+
+-- A number in the unit of its variable. Fahrenheit in a Celsius item and percent in a fraction are common slips.
+CREATE OR REPLACE MACRO in_unit(variable, reading, number) AS
+    CASE WHEN reading = 'lb' THEN number * 0.45359237
+         WHEN variable = 'Temp_C' AND number > 70 THEN (number - 32) / 1.8
+         WHEN variable = 'FiO2_1' AND number > 1 THEN number / 100
+         WHEN variable = 'SpO2' AND number <= 150 THEN least(number, 100)
+         ELSE number END;
