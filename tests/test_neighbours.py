@@ -28,7 +28,7 @@ def test_the_policy_keeps_the_rules_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-def points(kind, seed=0, n=600, d=12):
+def points(kind, seed=0, n=600, d=20):
     rng = np.random.default_rng(seed)
     if kind == "random":
         return rng.normal(size=(n, d)).astype(np.float32)
@@ -82,8 +82,108 @@ def test_an_index_comes_back_from_flat_arrays(search, tmp_path):
         load_index(search, tmp_path / "nothing")
 
 
+def test_an_index_takes_the_place_of_another_and_foreign_arrays_are_refused(tmp_path):
+    x = points("random")
+    save_index(InvertedLists(n_lists=8).build(x), tmp_path)
+    save_index(Exact().build(x[:, :3]), tmp_path)  # without centres: those of the other must be gone
+    assert np.array_equal(load_index(InvertedLists(), tmp_path).nearest(x[:5, :3], 1)[1][:, 0], np.arange(5))
+    np.save(tmp_path / "centres.npy", x[:8])
+    with pytest.raises(ValueError, match=r"points float32 \(600, 3\)"):
+        load_index(InvertedLists(), tmp_path)
+    (tmp_path / "centres.npy").unlink()
+    np.save(tmp_path / "points.npy", np.arange(5))
+    with pytest.raises(ValueError, match=r"points int64 \(5,\)"):
+        load_index(Exact(), tmp_path)
+
+
+@pytest.mark.parametrize("search", [Exact(), InvertedLists(n_lists=8), RandomProjections(n_bits=64)])
+def test_queries_that_do_not_fit_are_refused(search):
+    index = search.build(points("random"))
+    for queries in (np.zeros((1, 3), dtype=np.float32), np.full((1, 20), np.nan, dtype=np.float32)):
+        with pytest.raises(ValueError, match="finite numbers in the 20 columns"):
+            index.nearest(queries, 2)
+
+
+# -- exactness far from the centre --
+
+
+def true_neighbours(x, weights, k):
+    squared = (weights * (x[:, None] - x) ** 2).sum(axis=2)
+    return np.argsort(squared, axis=1, kind="stable")[:, :k]
+
+
+def far_from_the_centre(kind):
+    rng = np.random.default_rng(0)
+    x, weights = rng.normal(size=(700, 10)), np.ones(10)
+    if kind == "a heavy weight":
+        x[:, 0], weights[0] = rng.integers(5, size=700), 1e8
+    if kind == "a raw column":
+        x[:, 0] = 1e4 * rng.integers(5, size=700)
+    if kind == "clusters":
+        x = 1000 * np.eye(10)[rng.integers(4, size=700)] + 0.1 * x
+    return x, weights
+
+
+@pytest.mark.parametrize("kind", ["standardised", "a heavy weight", "a raw column", "clusters"])
+def test_exact_search_loses_no_digits_far_from_the_centre(kind):
+    x, weights = far_from_the_centre(kind)
+    policy = NeighbourPolicy(10, feature_weights=weights).fit(x, np.arange(700) % 3)
+    _, ids = policy.kneighbors(x)  # 7,000 numbers: FAISS multiplies matrices
+    shared = [len(set(a) & set(b)) / 10 for a, b in zip(ids, true_neighbours(x, weights, 10), strict=True)]
+    # float32 keeps 1000.1 to 6e-5: of neighbours 0.3 away that is 1 in 5,000, so a swap at the tenth is rare.
+    assert np.mean(shared) > 0.999
+    alone = np.concatenate([policy.predict_proba(x[i : i + 1]) for i in range(50)])
+    assert np.array_equal(policy.predict_proba(x)[:50], alone)
+
+
+@pytest.mark.parametrize("search", [InvertedLists(), RandomProjections()])
+@pytest.mark.parametrize("d", [1, 3, 15])
+def test_in_few_columns_every_search_is_exact(search, d):
+    x = points("random", n=2000, d=d)
+    assert np.array_equal(search.build(x).nearest(x[:100], 30)[1], Exact().build(x).nearest(x[:100], 30)[1])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RandomProjections(n_bits=0),
+        lambda: RandomProjections(refine=0),
+        lambda: InvertedLists(n_lists=0),
+        lambda: InvertedLists(n_probe=-1),
+        lambda: InvertedLists(refine=1.5),
+    ],
+)
+def test_searches_are_checked_when_they_are_made(make):
+    with pytest.raises(ValueError, match="must be a whole number, 1 or more"):
+        make()
+
+
+def test_ties_are_not_broken_by_the_order_of_the_file():
+    # Two states; action 0 in the first half of the file, action 1 in the second: half and half in either state.
+    states, actions = np.tile([[0.0], [1.0]], (1000, 1)), np.repeat([0, 1], 1000)
+    policy = NeighbourPolicy(150).fit(states, actions)
+    found = policy.predict_proba([[0.0], [1.0]])[:, 0]
+    # 150 of 1,000 without replacement: standard deviation sqrt(.25 / 150 * 850 / 999) = .038; four of them.
+    assert found == pytest.approx([0.5, 0.5], abs=0.15)
+    again = NeighbourPolicy(150).fit(states, actions).predict_proba([[0.0], [1.0]])[:, 0]
+    assert np.array_equal(found, again)
+    ids = policy.neighbours_of(np.arange(2000), "point")[1]
+    assert (states[ids] == states[:, None]).all()  # row numbers of the file, not of the index
+    assert (ids != np.arange(2000)[:, None]).all()
+
+
+def test_beyond_float32_the_column_is_named():
+    x = np.random.default_rng(0).normal(size=(50, 3))
+    x[7, 1] = 1e25
+    with pytest.raises(ValueError, match=r"column 1 reaches 1e\+25"):
+        NeighbourPolicy(5).fit(x, np.arange(50) % 2)
+    policy = NeighbourPolicy(5).fit(x[:7], np.arange(7) % 2)
+    with pytest.raises(ValueError, match=r"column 1 reaches 1e\+25"):
+        policy.predict_proba(x)
+
+
 def test_a_weighted_kernel_is_a_scaling_of_columns():
-    x, weights = points("random").astype(float), np.array([2.0] * 3 + [1.0] * 9)
+    x, weights = points("random").astype(float), np.array([2.0] * 3 + [1.0] * 17)
     y = np.arange(600) % 3
     ours = NeighbourPolicy(10, feature_weights=weights).fit(x, y).kneighbors(x[:30])
     theirs = NearestNeighbors(n_neighbors=10, metric="minkowski", p=2, metric_params={"w": weights}).fit(x)
@@ -130,10 +230,12 @@ def naive_own(x, actions, groups, k, own, n_actions):
     return out
 
 
+@pytest.mark.parametrize("longest", [12, 200])
 @pytest.mark.parametrize("own", ["include", "point", "trajectory"])
-def test_own_neighbours_are_left_out_exactly(own):
+def test_own_neighbours_are_left_out_exactly(own, longest):
     rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(30), rng.integers(1, 12, size=30))
+    # 200 own steps are far more than are expected: who has too few others looks further, again and again.
+    groups = np.repeat(np.arange(30), [longest, *rng.integers(1, 12, size=29)])
     # Steps of a trajectory lie close together, so that most of the nearest are one's own.
     x = rng.normal(size=(30, 3))[groups] + 0.05 * rng.normal(size=(len(groups), 3))
     actions = rng.integers(3, size=len(groups))
@@ -233,7 +335,12 @@ def test_more_neighbours_than_points_are_all_points():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"k": 0}, "k must be at least 1"),
+        ({"k": 0}, "k must be a whole number"),
+        ({"k": 2.7}, "k must be a whole number"),
+        ({"k": "5"}, "k must be a whole number"),
+        ({"shrinkage": np.inf}, "shrinkage must be a number from 0"),
+        ({"bandwidth": np.inf}, "bandwidth must be a positive number"),
+        ({"bandwidth": 1e-200}, "bandwidth must be a positive number"),
         ({"own": "self"}, "own must be 'include', 'point' or 'trajectory'"),
         ({"feature_weights": [1.0]}, "feature_weights must be 2 numbers"),
         ({"feature_weights": [1.0, -1.0]}, "feature_weights must be 2 numbers"),
@@ -248,6 +355,49 @@ def test_more_neighbours_than_points_are_all_points():
 def test_bad_settings_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         NeighbourPolicy(**change).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+
+
+@pytest.mark.parametrize("search", ["exact", Exact, None])
+def test_a_search_is_an_object(search):
+    with pytest.raises(TypeError, match=r"search must be Exact\(\)"):
+        NeighbourPolicy(2, search=search).fit([[0.0], [1.0]], [0, 1])
+
+
+def test_a_tiny_bandwidth_still_gives_probabilities():
+    x = np.array([[0.0], [0.0], [1.0], [1.0]])
+    policy = NeighbourPolicy(3, bandwidth=1e-30).fit(x, [0, 0, 1, 1])
+    # Nearest of another row: 0 away, so that only those in the same state count.
+    assert policy.predict_proba([[0.0], [1.0]]).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_asking_the_log_in_an_unknown_way_is_refused():
+    policy = NeighbourPolicy(1).fit([[0.0], [1.0]], [0, 1])
+    for ask in (lambda: policy.predict_own("x"), lambda: policy.neighbours_of(np.arange(2), "self")):
+        with pytest.raises(ValueError, match="own must be 'include', 'point' or 'trajectory'"):
+            ask()
+
+
+def test_settings_are_chosen_on_rows_that_do_not_follow_the_trajectories(monkeypatch):
+    # 200 trajectories of 3 steps, of which 300 rows are asked. Every third row, counted from the first, is a first
+    # step, and those are certain: no pull at all. Two in three are a toss, and without a pull some have 0.
+    monkeypatch.setattr("caliope.behaviour.neighbours._TUNED", 300)
+    rng = np.random.default_rng(0)
+    first = np.arange(600) % 3 == 0
+    x = np.where(first, rng.choice([-1.0, 1.0], size=600), 20.0) + 0.1 * rng.normal(size=600)
+    actions = np.where(first, (x > 0).astype(int), rng.integers(2, size=600))
+    policy = NeighbourPolicy(3, shrinkage="cv").fit(x[:, None], actions, groups=np.arange(600) // 3)
+    assert policy.shrinkage_ > 0
+
+
+def test_a_bandwidth_is_chosen_where_every_likelihood_is_zero():
+    # Action 2 was taken once, so that nothing gives it any probability without its own row; the others say which
+    # bandwidth is good: near neighbours are treated alike.
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 20, size=(600, 1))
+    actions = np.floor(x[:, 0]).astype(int) % 2
+    actions[0] = 2
+    policy = NeighbourPolicy(100, bandwidth="cv").fit(x, actions)
+    assert policy.bandwidth_ is not None
 
 
 def test_constant_columns_and_one_action_are_no_trouble():

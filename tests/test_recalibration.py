@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import caliope as cal
-from caliope.behaviour.recalibration import (
+from caliope.behaviour import (
     Chain,
     Isotonic,
     Recalibrated,
@@ -360,12 +360,27 @@ def test_a_calibrator_of_two_actions_refuses_three(calibrator):
         fitted([[0.2, 0.3, 0.5]])
 
 
-def test_a_negative_ridge_is_refused():
+@pytest.mark.parametrize("ridge", [-1.0, np.inf, np.nan])
+def test_a_ridge_without_meaning_is_refused(ridge):
     with pytest.raises(ValueError, match="ridge must be a number from 0"):
-        VectorScaling(ridge=-1.0).fit([[0.5, 0.5]], [0])
+        VectorScaling(ridge=ridge).fit([[0.5, 0.5]], [0])
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, np.inf, np.nan])
+@pytest.mark.parametrize("share", [-0.1, 2.0, np.nan])
+def test_a_share_without_meaning_is_refused(share):
+    with pytest.raises(ValueError, match=r"share must lie in \[0, 1\]"):
+        Shrinkage(share, np.array([0.5, 0.5]))
+
+
+@pytest.mark.parametrize("rare", [1e-17, 1e-300])
+def test_no_temperature_sends_a_logged_action_to_zero(rare):
+    # Action 0 always: all but one row ask for the lowest temperature, 1/20, at which 1e-17 becomes 1e-340, which is 0.
+    p = np.tile([0.55, 0.45], (20_000, 1))
+    p[0] = [rare, 1 - rare]
+    assert Temperature().fit(p, np.zeros(20_000, dtype=int))(p)[0, 0] > 0
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, np.inf, np.nan, "2"])
 def test_a_temperature_without_meaning_is_refused(temperature):
     with pytest.raises(ValueError, match="positive and finite"):
         Temperature(temperature)

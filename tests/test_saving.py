@@ -17,13 +17,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import caliope as cal
-from caliope.behaviour.neighbours import NeighbourPolicy
-from caliope.behaviour.recalibration import (
+from caliope.behaviour import (
     Chain,
     Isotonic,
+    NeighbourPolicy,
     Shrinkage,
     Temperature,
     VectorScaling,
+    boosting,
     recalibrate,
 )
 from caliope.behaviour.saving import TREES, TRUSTED, UntrustedModelError, load_model, save_model
@@ -72,16 +73,22 @@ def test_a_recalibrated_model_comes_back_the_same(calibrator, tmp_path):
 
 @pytest.mark.parametrize("search", [Exact(), InvertedLists(n_lists=8, n_probe=2), RandomProjections(64)])
 def test_neighbours_are_searched_as_before(search, tmp_path):
-    model = make_pipeline(StandardScaler(), NeighbourPolicy(5, search=search, shrinkage="cv")).fit(X, Y)
+    wide = np.random.default_rng(0).normal(size=(len(Y), 20))  # below 16 columns every search is exact
+    model = make_pipeline(StandardScaler(), NeighbourPolicy(5, search=search, shrinkage="cv")).fit(wide, Y)
     again = returned(model, tmp_path)
-    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert np.array_equal(again.predict_proba(wide), model.predict_proba(wide))
+    assert np.array_equal(again[-1].predict_own(), model[-1].predict_own())
     assert again[-1].search == search
 
 
 @pytest.mark.parametrize(
     "model",
-    [RandomForestClassifier(3, random_state=0), HistGradientBoostingClassifier(max_iter=2)],
-    ids=["forest", "boosting"],
+    [
+        RandomForestClassifier(3, random_state=0),
+        HistGradientBoostingClassifier(max_iter=2),
+        boosting().set_params(max_iter=2),
+    ],
+    ids=["forest", "boosting", "our boosting"],
 )
 def test_trees_are_loaded_only_on_request(model, tmp_path):
     model = model.fit(X, Y)

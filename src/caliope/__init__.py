@@ -72,18 +72,25 @@ from caliope.estimation import estimate  # isort: skip
 from caliope.results import Estimate, Finding, Interval, Table  # isort: skip
 
 if TYPE_CHECKING:
+    from caliope.auditing import Audit, audit
     from caliope.behaviour import (
         Exact,
         InvertedLists,
+        Isotonic,
         NeighbourPolicy,
         RandomProjections,
+        Shrinkage,
         TabularFrequencies,
+        Temperature,
+        VectorScaling,
         default_model,
         default_models,
         fit_behaviour,
+        load_model,
         paper_models,
         present_columns,
         recalibrate,
+        save_model,
         stack_history,
     )
     from caliope.calibration import compare_policies, severity_strata
@@ -105,6 +112,8 @@ __version__ = "0.1.0.dev0"
 
 # polars and scikit-learn take a while to import, and the arithmetic does not need them
 _LAZY = {
+    "Audit": "caliope.auditing",
+    "audit": "caliope.auditing",
     "read_table": "caliope.io",
     "calibrate_ratios": "caliope.ratio_calibration",
     "compare_policies": "caliope.calibration",
@@ -115,6 +124,12 @@ _LAZY = {
     "NeighbourPolicy": "caliope.behaviour",
     "RandomProjections": "caliope.behaviour",
     "TabularFrequencies": "caliope.behaviour",
+    "Isotonic": "caliope.behaviour",
+    "Shrinkage": "caliope.behaviour",
+    "Temperature": "caliope.behaviour",
+    "VectorScaling": "caliope.behaviour",
+    "load_model": "caliope.behaviour",
+    "save_model": "caliope.behaviour",
     "default_model": "caliope.behaviour",
     "default_models": "caliope.behaviour",
     "paper_models": "caliope.behaviour",
@@ -141,6 +156,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ActionValues",
+    "Audit",
     "Estimate",
     "Evidence",
     "Exact",
@@ -148,18 +164,23 @@ __all__ = [
     "GreedyPolicy",
     "Interval",
     "InvertedLists",
+    "Isotonic",
     "NeighbourPolicy",
     "Policy",
     "RandomProjections",
     "ResampledError",
+    "Shrinkage",
     "SupportError",
     "Table",
     "TabularFrequencies",
     "TabularPolicy",
     "TabularRegressor",
+    "Temperature",
     "Trajectories",
     "UniformPolicy",
+    "VectorScaling",
     "action_probabilities",
+    "audit",
     "bayesian",
     "bca",
     "betting",
@@ -191,6 +212,7 @@ __all__ = [
     "jackknife",
     "leave_one_out",
     "linear_value",
+    "load_model",
     "magic",
     "marginalised_is",
     "maurer_pontil",
@@ -208,6 +230,7 @@ __all__ = [
     "read_table",
     "recalibrate",
     "resampled_mse",
+    "save_model",
     "severity_strata",
     "shrink_weights",
     "smooth_weights",

@@ -10,7 +10,15 @@ from numpy.typing import ArrayLike
 
 from caliope.balance import behaviour_findings, sample_of
 from caliope.evidence import Evidence
-from caliope.policies import Policy, Relative, SupportError, action_probabilities, check_probabilities
+from caliope.policies import (
+    MixWithPractice,
+    Policy,
+    Practice,
+    Relative,
+    SupportError,
+    action_probabilities,
+    check_probabilities,
+)
 from caliope.ragged import Float
 from caliope.results import Finding, Level
 from caliope.trajectories import Trajectories
@@ -189,7 +197,8 @@ def target_probabilities(data: Trajectories, target: Any, behaviour: Any = None)
             "target_probabilities(data, target, behaviour)."
         )
     acted = _probabilities("behaviour", behaviour, data)
-    return np.concatenate([target.given(data.states[rows], acted(rows)) for rows in _chunks(data.n_steps)])
+    given = _given(target, data)
+    return np.concatenate([given(rows, acted(rows)) for rows in _chunks(data.n_steps)])
 
 
 def _chunks(n: int) -> Iterator[slice]:
@@ -268,28 +277,38 @@ def _target(target: Any, data: Trajectories, acted: Probabilities, *, logged: bo
     return wanted
 
 
+def _given(target: Relative, data: Trajectories) -> Callable[[slice, Float], Float]:
+    """Rows and behaviour there -> target there. A policy mixed in gives what it keeps for the log, if anything."""
+    if not isinstance(target, MixWithPractice):
+        return lambda rows, b: target.given(data.states[rows], b)
+    new = _probabilities("target", target.policy, data)
+    return lambda rows, b: target.mixed(new(rows), b)
+
+
 def _relative(target: Relative, data: Trajectories) -> Wanted:
+    given = _given(target, data)
+
     def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None, Float]:
-        e = target.given(data.states[rows], b)
+        e = given(rows, b)
         return e[np.arange(len(e)), data.actions[rows]], e, e
 
     return wanted
 
 
 def _relative_to_logged(target: Relative, data: Trajectories) -> Wanted:
-    if not hasattr(target, "share_of"):
+    if isinstance(target, Practice):
+        return lambda rows, b, b_logged: (b_logged, None, np.zeros((len(b), data.n_actions)))
+    if not isinstance(target, MixWithPractice):
         raise TypeError(
             "a tilt of practice needs the behaviour probabilities of all actions, (N, A); only those of the "
             "logged actions, (N,), were given."
         )
+    new = _probabilities("target", target.policy, data)
 
     def wanted(rows: slice, b: Float, b_logged: Float) -> tuple[Float, Float | None, Float]:
-        share, new = target.share_of(data.states[rows], data.n_actions)
-        return (
-            (1 - share) * b_logged + share * new[np.arange(len(new)), data.actions[rows]],
-            None,
-            share * new,
-        )
+        table = new(rows)
+        logged = table[np.arange(len(table)), data.actions[rows]]
+        return target.mixed(logged, b_logged), None, target.share * table
 
     return wanted
 

@@ -174,7 +174,15 @@ class GreedyPolicy:
         """1 for the most likely action, 0 for the others."""
         classes = np.asarray(self.policy.classes_)
         table = action_probabilities(self.policy, X, int(classes.max()) + 1)
-        return np.eye(table.shape[1])[table.argmax(axis=1)][:, classes.astype(np.int64)]
+        return _greedy(table)[:, classes.astype(np.int64)]
+
+    def on(self, data: Any) -> Float:
+        """The same at every step of a log, where the policy underneath keeps probabilities for it."""
+        return _greedy(probabilities_on(self.policy, data))
+
+
+def _greedy(table: Float) -> Float:
+    return np.eye(table.shape[1])[table.argmax(axis=1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,26 +193,25 @@ class Practice:
         """Probabilities of all actions, once those of the behaviour policy are known, (N, A)."""
         return behaviour
 
-    def share_of(self, states: Float, n_actions: int) -> tuple[float, Float]:
-        r"""Share :math:`\alpha` of the decisions that change, and the new policy's probability of each action."""
-        return 0.0, np.zeros((len(states), n_actions))
-
 
 practice = Practice()
 """What is done now. ``mix(practice, policy, 0.2)`` and ``tilt(practice, weights)`` state a change to it."""
 
 
 @dataclass(frozen=True, eq=False)
-class _MixWithPractice:
+class MixWithPractice:
+    """Another policy in a share of the decisions; made by :func:`mix`."""
+
     policy: Policy
     share: float
 
     def given(self, states: Float, behaviour: Float) -> Float:
-        new = action_probabilities(self.policy, states, behaviour.shape[1])
-        return (1 - self.share) * behaviour + self.share * new
+        """Probabilities of all actions, once those of the behaviour policy are known, (N, A)."""
+        return self.mixed(action_probabilities(self.policy, states, behaviour.shape[1]), behaviour)
 
-    def share_of(self, states: Float, n_actions: int) -> tuple[float, Float]:
-        return self.share, action_probabilities(self.policy, states, n_actions)
+    def mixed(self, new: Float, behaviour: Float) -> Float:
+        """The same from tables of the new policy and of the behaviour policy, or columns of both, (N, A) or (N,)."""
+        return (1 - self.share) * behaviour + self.share * new
 
 
 Weights = Float | Callable[[Float], ArrayLike]
@@ -238,18 +245,18 @@ def _weigh(weights: Weights, states: Float, n_actions: int) -> Float:
     return values
 
 
-Relative = Practice | _MixWithPractice | _TiltOfPractice
+Relative = Practice | MixWithPractice | _TiltOfPractice
 
 
 def _refuse_relative(*policies: Any) -> None:
     for policy in policies:
-        if isinstance(policy, _MixWithPractice | _TiltOfPractice):
+        if isinstance(policy, MixWithPractice | _TiltOfPractice):
             raise TypeError(
                 "a change to practice cannot be changed again: state the whole of it in one mix or tilt."
             )
 
 
-def _on(policy: Any, data: Any) -> Float:
+def probabilities_on(policy: Any, data: Any) -> Float:
     """Probabilities of a policy at every step of a log: those it keeps for it, or predictions, (N, A)."""
     if callable(getattr(policy, "on", None)):
         return np.asarray(policy.on(data))
@@ -263,7 +270,9 @@ class _Mixture:
     share: float
 
     def on(self, data: Any) -> Float:
-        return (1 - self.share) * _on(self.policy, data) + self.share * _on(self.other, data)
+        return (1 - self.share) * probabilities_on(self.policy, data) + self.share * probabilities_on(
+            self.other, data
+        )
 
     @property
     def note(self) -> Any:
@@ -300,7 +309,7 @@ def mix(policy: Policy | Practice, other: Policy, share: float) -> Any:
     if isinstance(other, Practice):
         raise TypeError("practice comes first: mix(practice, policy, share).")
     _refuse_relative(policy, other)
-    return _MixWithPractice(other, share) if isinstance(policy, Practice) else _Mixture(policy, other, share)
+    return MixWithPractice(other, share) if isinstance(policy, Practice) else _Mixture(policy, other, share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,7 +322,7 @@ class _Tilted:
         return self.policy.classes_
 
     def on(self, data: Any) -> Float:
-        return _tilted(_on(self.policy, data), _weigh(self.weights, data.states, data.n_actions))
+        return _tilted(probabilities_on(self.policy, data), _weigh(self.weights, data.states, data.n_actions))
 
     @property
     def note(self) -> Any:

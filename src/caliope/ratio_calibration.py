@@ -10,6 +10,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from caliope.evidence import Evidence
 from caliope.gathering import gather, target_probabilities
+from caliope.policies import practice
 from caliope.ragged import Float, Int
 from caliope.results import Finding
 from caliope.trajectories import Trajectories
@@ -43,10 +44,11 @@ def calibrate_ratios(
     """
     evidence = gather(data, target, behaviour, gamma=gamma)
     wanted = target_probabilities(data, target, behaviour)
-    acted = target_probabilities(data, behaviour)
+    acted = target_probabilities(data, practice, behaviour)
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = np.where(wanted > 0, wanted / acted, 0.0)  # infinite where nobody is thought to act so
-    logged = np.exp(evidence.log_ratio)
+    # Not exp(log_ratio): a last bit below its own score, a ratio would fall into the cell beneath.
+    logged = scores[np.arange(data.n_steps), data.actions]
     ratio = np.empty(data.n_steps)
     for fit, held_out in data.folds(folds, rng=rng):
         levels, values = isotonic_ratio(scores[fit], wanted[fit], logged[fit])

@@ -195,15 +195,18 @@ class Trajectories:
 
     @cached_property
     def digests(self) -> tuple[bytes, ...]:
-        """A fingerprint of what each trajectory holds: the same patient in whatever selection."""
-        states, actions, rewards = map(np.ascontiguousarray, (self.states, self.actions, self.rewards))
-        bounds = zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)
-        return tuple(
-            blake2b(
-                states[a:b].tobytes() + actions[a:b].tobytes() + rewards[a:b].tobytes(), digest_size=16
-            ).digest()
-            for a, b in bounds
-        )
+        """A fingerprint of what each trajectory holds, rewards included: the same patient in whatever selection."""
+        return _fingerprints(self.offsets, self._states_as_float32(), self.actions, self.rewards)
+
+    @cached_property
+    def decision_digests(self) -> tuple[bytes, ...]:
+        """A fingerprint of the states and actions of each trajectory: the same whatever the rewards are counted in."""
+        return _fingerprints(self.offsets, self._states_as_float32(), self.actions)
+
+    def _states_as_float32(self) -> NDArray[Any]:
+        # As float32 a copy in either precision has the same bytes; adding 0 turns -0.0 into 0.0.
+        with np.errstate(over="ignore"):
+            return self.states.astype(np.float32) + np.float32(0)
 
     def returns(self, gamma: float = 1.0) -> Float:
         r"""Discounted return of each trajectory, :math:`G_i = \sum_t \gamma^t r_t`, (n,)."""
@@ -251,6 +254,14 @@ class Trajectories:
         """
         fold = self.fold_of(k, rng=rng)[self.layout.owner]
         return [(np.flatnonzero(fold != j), np.flatnonzero(fold == j)) for j in range(k)]
+
+
+def _fingerprints(offsets: Int, *columns: NDArray[Any]) -> tuple[bytes, ...]:
+    whole = [np.ascontiguousarray(column) for column in columns]
+    bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+    return tuple(
+        blake2b(b"".join(x[a:b].tobytes() for x in whole), digest_size=16).digest() for a, b in bounds
+    )
 
 
 def _as_positions(which: Any, n: int) -> Int:

@@ -1,10 +1,11 @@
 """Models of the behaviour policy: what they are, how they are fitted, how they are repaired and kept."""
 
+from caliope.behaviour.calibrators import Chain, Isotonic, Shrinkage, Temperature, VectorScaling
 from caliope.behaviour.fitting import FittedBehaviour, fit_behaviour
 from caliope.behaviour.frequencies import TabularFrequencies
 from caliope.behaviour.history import present_columns, stack_history
+from caliope.behaviour.logit_neighbours import LogitNeighbours
 from caliope.behaviour.models import (
-    LogitNeighbours,
     boosting,
     default_model,
     default_models,
@@ -14,13 +15,8 @@ from caliope.behaviour.neighbours import NeighbourPolicy
 from caliope.behaviour.network import NetworkPolicy
 from caliope.behaviour.pool import PooledPolicy
 from caliope.behaviour.recalibration import (
-    Chain,
-    Isotonic,
     Recalibrated,
     RecalibratedBehaviour,
-    Shrinkage,
-    Temperature,
-    VectorScaling,
     recalibrate,
     recalibrate_fitted,
 )

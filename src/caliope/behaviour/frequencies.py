@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from caliope.behaviour.fitting import group_numbers
-from caliope.behaviour.neighbours import STRENGTHS, shrunk
+from caliope.behaviour.shrinking import STRENGTHS, is_strength, likelihood, shrunk
 from caliope.ragged import Float, Int
 
 
@@ -23,7 +23,7 @@ class TabularFrequencies(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     with :math:`\bar\pi` the frequencies in the whole log. With m = 0 it is the maximum likelihood estimate: in every
     state the predicted and the taken actions balance exactly. A state that was never seen has the frequencies of the
     whole log. States of continuous measurements hardly occur twice: bin them first, for instance by scikit-learn's
-    ``KBinsDiscretizer``, or use :class:`~caliope.behaviour.NeighbourPolicy`.
+    ``KBinsDiscretizer(encode="ordinal")``, or use :class:`~caliope.behaviour.NeighbourPolicy`.
 
     Parameters
     ----------
@@ -31,7 +31,8 @@ class TabularFrequencies(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The columns that make the state; by default all.
     shrinkage : float, "cv" or None
         Strength m of the pull towards the frequencies of the whole log, in visits. ``"cv"`` chooses it by the
-        likelihood of each step given the other trajectories.
+        likelihood of each step given the other trajectories: first the fewest actions of probability 0, then the
+        likelihood of the others.
     """
 
     def __init__(
@@ -75,8 +76,8 @@ class TabularFrequencies(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.columns is None:
             return x
         given = np.asarray(self.columns)
-        if not (len(given) and np.issubdtype(given.dtype, np.integer)):
-            raise ValueError(f"columns must be whole numbers, got {self.columns!r}.")
+        if not (given.ndim == 1 and len(given) and np.issubdtype(given.dtype, np.integer)):
+            raise ValueError(f"columns must be a list of whole numbers, got {self.columns!r}.")
         if given.min() < 0 or given.max() >= x.shape[1]:
             raise ValueError(f"columns must lie from 0 to {x.shape[1] - 1}, got {self.columns!r}.")
         return x[:, given]
@@ -85,23 +86,35 @@ class TabularFrequencies(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.shrinkage is None:
             return 0.0
         if self.shrinkage != "cv":
-            if not float(self.shrinkage) >= 0:
+            if not is_strength(self.shrinkage):
                 raise ValueError(f"shrinkage must be a number from 0, 'cv' or None, got {self.shrinkage!r}.")
             return float(self.shrinkage)
-        there, same = self._of_others(place, codes, trajectory)
-        base = self.marginal_[codes]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        if trajectory.max() == 0:
+            raise ValueError(
+                "shrinkage='cv' asks what other trajectories did, and needs at least 2; got one, n_samples = "
+                f"{len(codes)}. Give a number."
+            )
+        there, same, base = self._of_others(place, codes, trajectory)
+        with np.errstate(invalid="ignore"):
             scores = [
-                np.log(np.where(there + m > 0, (same + m * base) / (there + m), base)).mean()
-                for m in STRENGTHS
+                likelihood(np.where(there + m > 0, (same + m * base) / (there + m), base)) for m in STRENGTHS
             ]
-        return STRENGTHS[int(np.argmax(scores))]
+        return max(zip(scores, STRENGTHS, strict=True), key=lambda pair: pair[0])[1]
 
-    def _of_others(self, place: Int, codes: Int, trajectory: Int) -> tuple[Float, Float]:
-        """How often others came to the state of each step, and how often they did there what was done, (N,) each."""
+    def _of_others(self, place: Int, codes: Int, trajectory: Int) -> tuple[Float, Float, Float]:
+        """What others did, (N,) each.
+
+        How often they came to the state of each step, how often they did there what was done, and the share of that
+        action in all that they did.
+        """
         in_state = trajectory * len(self.states_) + place
-        visit = np.unique(in_state, return_inverse=True)[1]
-        act = np.unique(in_state * len(self.classes_) + codes, return_inverse=True)[1]
-        there = self.counts_.sum(axis=1)[place] - np.bincount(visit)[visit]
-        same = self.counts_[place, codes] - np.bincount(act)[act]
-        return there, same
+        there = self.counts_.sum(axis=1)[place] - _repeats(in_state)
+        same = self.counts_[place, codes] - _repeats(in_state * len(self.classes_) + codes)
+        anywhere = self.counts_.sum(axis=0)[codes] - _repeats(trajectory * len(self.classes_) + codes)
+        return there, same, anywhere / (len(codes) - _repeats(trajectory))
+
+
+def _repeats(numbers: Int) -> Int:
+    """How often each of the numbers occurs among them, (N,)."""
+    _, place, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    return counts[place]

@@ -32,10 +32,8 @@ def stack_history(
     array([[1., 1., 0., 0.],
            [2., 1., 0., 1.]])
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}.")
-    encode = action_features or (lambda a: np.eye(data.n_actions)[a])
-    done = np.asarray(encode(data.actions), dtype=data.states.dtype)
+    _check(data, steps)
+    done = _encoded(data, action_features)
     time, rows = data.layout.time, np.arange(data.n_steps)
     parts, names = [data.states], list(data.feature_names)
     for lag in range(1, steps + 1):
@@ -54,6 +52,28 @@ def stack_history(
         feature_names=names,
         ids=data.ids,
     )
+
+
+def _check(data: Trajectories, steps: int) -> None:
+    if not isinstance(steps, int | np.integer) or steps < 1:
+        raise ValueError(f"steps must be a whole number, 1 or more, got {steps!r}.")
+    past = set(range(len(data.feature_names))) - set(present_columns(data.feature_names))
+    if past:
+        raise ValueError(
+            f"these states carry their history already (column {data.feature_names[min(past)]!r}): stack those "
+            "without it, with as many steps as are wanted."
+        )
+
+
+def _encoded(data: Trajectories, action_features: ActionFeatures | None) -> Float:
+    encode = action_features or (lambda a: np.eye(data.n_actions)[a])
+    done = np.asarray(encode(data.actions), dtype=data.states.dtype)
+    if done.ndim != 2 or len(done) != data.n_steps:
+        raise ValueError(
+            f"action_features must return a row of columns for each of the {data.n_steps} actions, shape "
+            f"({data.n_steps}, p), got {done.shape}."
+        )
+    return done
 
 
 def present_columns(names: Sequence[str]) -> tuple[int, ...]:

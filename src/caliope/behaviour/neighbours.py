@@ -13,14 +13,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from caliope.behaviour.fitting import fit_model, fold_of_groups, group_numbers, kept_out_of_fold, out_of_fold
 from caliope.behaviour.search import Exact, Search
+from caliope.behaviour.shrinking import STRENGTHS, is_strength, likelihood, marginal_of_others, shrunk
 from caliope.policies import action_probabilities
 from caliope.ragged import Float, Int
 
 Own = Literal["include", "point", "trajectory"]
-STRENGTHS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)  # tried when shrinkage is "cv"
 WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # squared bandwidths tried, see _bandwidths
 _ROWS = 8192  # points of the log asked at once
+_FETCHED = 1 << 22  # neighbours of them fetched at once
 _TUNED = 20_000  # points of the log that choose shrinkage and bandwidth
+_SPARE = 32  # own steps that are expected among the nearest; where there are more, more is fetched
+_LARGEST = 1e37  # squared norms; float32 ends at 3.4e38
 
 
 class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -32,7 +35,8 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     with :math:`\bar\pi` a ``prior``, by default the frequencies in the whole log, and m the ``shrinkage``. Without
     shrinkage an action that no neighbour took has probability 0, also where it was taken: then weights cannot be
     computed. In many dimensions neighbours are hardly more alike than strangers; standardise the features, and
-    prefer few columns or a learned metric.
+    prefer few columns or a learned metric. Where more than k states are equally near, as discrete ones are, k of them
+    are taken as if at random, the same ones every time, and not the first of the file.
 
     Parameters
     ----------
@@ -46,7 +50,7 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The columns in which states are compared, by default all; a prior sees all of them in any case.
     shrinkage : float, "cv" or None
         Strength m of the pull towards the prior, in neighbours. ``"cv"`` chooses it by the likelihood of each point
-        without its own trajectory.
+        without its own trajectory: first the fewest actions of probability 0, then the likelihood of the others.
     prior : unfitted classifier, optional
         What to believe where neighbours are few. :class:`~caliope.behaviour.TabularFrequencies` on the column of a
         stratum shrinks towards that stratum; any other model makes of the neighbours a local correction of it.
@@ -95,11 +99,13 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scale = _root_weights(self.feature_weights, x.shape[1])
         self.columns_ = _compared(self.columns, scale)
         self.scale_ = scale[self.columns_]
-        self.centre_ = x[:, self.columns_].mean(
-            axis=0
-        )  # distances do not mind, and float32 keeps more digits
-        self.points_ = self._scaled(x)
-        self.index_ = self.search.build(self.points_)
+        with np.errstate(over="ignore"):
+            # Distances do not mind, and float32 keeps more digits.
+            self.centre_ = x[:, self.columns_].mean(axis=0)
+        # Of points equally near the first in the index is taken: their order must not be that of the file.
+        self.order_ = np.random.default_rng(0).permutation(len(x))
+        self.place_ = np.argsort(self.order_)
+        self.index_ = self.search.build(self._scaled(x)[self.order_])
         self.k_ = min(int(self.k), len(x))
         self.marginal_ = np.bincount(self.actions_) / len(x)
         self._fit_prior(x)
@@ -112,7 +118,7 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x = validate_data(self, X, dtype=np.float64, reset=False)
         table = np.empty((len(x), len(self.classes_)))
         for rows in _parts(len(x)):
-            squared, ids = self.index_.nearest(self._scaled(x[rows]), self.k_)
+            squared, ids = self._nearest(self._scaled(x[rows]), self.k_)
             counts = self._counts(ids, self._kernel(squared, self.bandwidth_))
             table[rows] = shrunk(*counts, self._prior_at(x[rows]), self.shrinkage_)
         return table
@@ -125,23 +131,24 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def kneighbors(self, X: ArrayLike) -> tuple[Float, Int]:
         """Distances and row numbers of the neighbours, nearest first, (N, k) each."""
         check_is_fitted(self)
-        squared, ids = self.index_.nearest(
-            self._scaled(validate_data(self, X, dtype=np.float64, reset=False)), self.k_
-        )
+        x = validate_data(self, X, dtype=np.float64, reset=False)
+        squared, ids = self._nearest(self._scaled(x), self.k_)
         return np.sqrt(squared), ids
 
     def predict_own(self, own: Own | None = None) -> Float:
         """Probabilities for the points of the log itself, with their own neighbours treated as ``own`` says.
 
-        A prior is asked as it was cross-fitted: without the trajectory of the point.
+        A prior is asked as it was cross-fitted: without the trajectory of the point. The frequencies in the whole
+        log leave out what ``own`` leaves out.
         """
         check_is_fitted(self)
-        table = np.empty((len(self.points_), len(self.classes_)))
+        treated = self.own if own is None else own
+        table = np.empty((len(self.actions_), len(self.classes_)))
         for part in _parts(len(table)):
             rows = np.arange(part.start, part.stop)
-            squared, ids = self.neighbours_of(rows, own or self.own)
+            squared, ids = self.neighbours_of(rows, treated)
             counts = self._counts(ids, self._kernel(squared, self.bandwidth_))
-            table[part] = shrunk(*counts, self._own_prior(rows), self.shrinkage_)
+            table[part] = shrunk(*counts, self._own_prior(rows, treated), self.shrinkage_)
         return table
 
     @property
@@ -160,23 +167,51 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
 
     def _check_settings(self) -> None:
-        if not self.k >= 1:
-            raise ValueError(f"k must be at least 1, got {self.k}.")
-        if self.own not in ("include", "point", "trajectory"):
-            raise ValueError(f"own must be 'include', 'point' or 'trajectory', got {self.own!r}.")
-        if not (self.shrinkage in (None, "cv") or _at_least_zero(self.shrinkage)):
+        if not isinstance(self.k, int | np.integer) or self.k < 1:
+            raise ValueError(f"k must be a whole number, 1 or more, got {self.k!r}.")
+        if isinstance(self.search, type) or not hasattr(self.search, "build"):
+            raise TypeError(
+                f"search must be Exact(), InvertedLists() or RandomProjections(), got {self.search!r}."
+            )
+        _check_own(self.own)
+        if not (self.shrinkage in (None, "cv") or is_strength(self.shrinkage)):
             raise ValueError(f"shrinkage must be a number from 0, 'cv' or None, got {self.shrinkage!r}.")
-        if not (self.bandwidth in (None, "cv") or (_at_least_zero(self.bandwidth) and self.bandwidth != 0)):
+        if not (
+            self.bandwidth in (None, "cv") or (is_strength(self.bandwidth) and float(self.bandwidth) ** 2 > 0)
+        ):
             raise ValueError(f"bandwidth must be a positive number, 'cv' or None, got {self.bandwidth!r}.")
 
     def _scaled(self, x: Float) -> Float:
-        return np.ascontiguousarray((x[:, self.columns_] - self.centre_) * self.scale_, dtype=np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = (x[:, self.columns_] - self.centre_) * self.scale_
+        largest = np.abs(scaled).max(axis=0, initial=0)
+        fits = largest <= np.sqrt(_LARGEST / len(largest))
+        if not fits.all():
+            worst = int(self.columns_[np.argmin(fits)])
+            name = getattr(self, "feature_names_in_", {worst: worst})[worst]
+            raise ValueError(
+                f"column {name} reaches {np.abs(x[:, worst]).max():.3g}: distances must stay below 1e18, for they are "
+                "taken in float32. Is it a code for a missing value? Standardise the columns."
+            )
+        return np.ascontiguousarray(scaled, dtype=np.float32)
+
+    def _nearest(self, points: Float, k: int) -> tuple[Float, Int]:
+        squared, ids = self.index_.nearest(points, k)
+        return squared, np.where(ids >= 0, self.order_[ids], -1)
+
+    def _need_others(self, what: str, own: Own = "trajectory") -> None:
+        if self._owner(own).max() == 0:
+            raise ValueError(
+                f"{what} asks what others did, and needs at least 2 trajectories; got one, n_samples = "
+                f"{len(self.groups_)}."
+            )
 
     # -- the prior --
 
     def _fit_prior(self, x: Float) -> None:
         if self.prior is None:
             return
+        self._need_others("a prior")
         self.prior_ = fit_model(self.prior, x, self.actions_, self.groups_)
         kept = kept_out_of_fold(self.prior_)
         if kept is None:
@@ -189,28 +224,47 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.marginal_
         return action_probabilities(self.prior_, x, len(self.classes_))
 
-    def _own_prior(self, rows: Int) -> Float:
-        return self.marginal_ if self.prior is None else self.prior_own_[rows]
+    def _own_prior(self, rows: Int, own: Own) -> Float:
+        if self.prior is not None:
+            return self.prior_own_[rows]
+        if own == "include":
+            return self.marginal_
+        return marginal_of_others(self.actions_, self._owner(own), rows)
 
     # -- the neighbours of points of the log --
 
+    def _owner(self, own: Own) -> Int:
+        return np.arange(len(self.actions_)) if own == "point" else self.groups_
+
     def neighbours_of(self, rows: Int, own: Own) -> tuple[Float, Int]:
-        """Squared distances and ids, nearest first; -1 for those that ``own`` leaves out."""
+        """Squared distances and ids of up to k, nearest first, (N, k) each; -1 where ``own`` leaves no more."""
+        _check_own(own)
+        points = self.index_.arrays()["points"][self.place_[rows]]
         if own == "include":
-            return self.index_.nearest(self.points_[rows], self.k_)
-        owner = np.arange(len(self.points_)) if own == "point" else self.groups_
-        # At most so many of the nearest can be one's own; fetching as many more makes the exclusion exact.
-        extra = 1 if own == "point" else int(np.bincount(self.groups_).max())
-        squared, ids = self.index_.nearest(self.points_[rows], min(self.k_ + extra, len(self.points_)))
-        foreign = (owner[ids] != owner[rows][:, None]) & (ids >= 0)
-        keep = foreign & (foreign.cumsum(axis=1) <= self.k_)
-        return squared, np.where(keep, ids, -1)
+            return self._nearest(points, self.k_)
+        self._need_others(f"own={own!r}", own)
+        owner = self._owner(own)
+        squared = np.full((len(rows), self.k_), np.inf, dtype=np.float32)
+        ids = np.full((len(rows), self.k_), -1)
+        left, fetched = np.arange(len(rows)), self.k_ + min(_SPARE, int(np.bincount(owner).max()))
+        while len(left):
+            fetched = min(fetched, len(owner))
+            more = np.zeros(len(left), dtype=bool)
+            for part in _parts(len(left), max(1, _FETCHED // fetched)):
+                these = left[part]
+                near, found = self._nearest(points[these], fetched)
+                squared[these], ids[these] = _foreign(near, found, owner, owner[rows[these]], self.k_)
+                more[part] = found[:, -1] >= 0
+            # Who has too few that are not his own looks further, as long as there is anyone further.
+            left = left[more & (ids[left, -1] < 0) & (fetched < len(owner))]
+            fetched *= 2
+        return squared, ids
 
     def _kernel(self, squared: Float, bandwidth: float | None) -> Float | None:
         if bandwidth is None:
             return None
-        beyond = np.maximum(squared - np.float32(self.usual_), 0)
-        return np.exp(-beyond / np.float32(2 * bandwidth**2))
+        beyond = np.maximum(squared.astype(np.float64) - self.usual_, 0)
+        return np.exp(-beyond / (2 * bandwidth**2))
 
     def _counts(self, ids: Int, kernel: Float | None) -> tuple[Float, Float]:
         """Weight of each action among the neighbours, (N, A), and in all, (N,); id -1 is nobody."""
@@ -229,29 +283,35 @@ class NeighbourPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.bandwidth_ = None if self.bandwidth in (None, "cv") else float(self.bandwidth)
         if self.shrinkage != "cv" and self.bandwidth is None:
             return
-        # A share of the points, evenly spread, says it as well.
-        rows = np.arange(0, len(self.points_), 1 + len(self.points_) // _TUNED)
-        squared, ids = self.neighbours_of(rows, "trajectory")
+        if "cv" in (self.shrinkage, self.bandwidth):
+            self._need_others("'cv'")
+        # A share of the points, drawn at random, says it as well.
+        n = len(self.actions_)
+        rows = np.sort(np.random.default_rng(0).choice(n, min(n, _TUNED), replace=False))
+        near = [self.neighbours_of(rows[part], "trajectory") for part in _parts(len(rows))]
+        squared, ids = np.concatenate([x for x, _ in near]), np.concatenate([x for _, x in near])
         nearest, farthest = _ends(squared, ids >= 0)
         self.usual_ = float(np.median(nearest)) if len(nearest) else 0.0
         strengths = STRENGTHS if self.shrinkage == "cv" else (self.shrinkage_,)
-        bandwidths = _bandwidths(nearest, farthest) if self.bandwidth == "cv" else (self.bandwidth_,)
-        best = -np.inf
-        for bandwidth in bandwidths:
-            counts = self._counts(ids, self._kernel(squared, bandwidth))
-            for strength in strengths:
-                table = shrunk(*counts, self._own_prior(rows), strength)
-                with np.errstate(divide="ignore"):
-                    score = float(np.log(table[np.arange(len(rows)), self.actions_[rows]]).mean())
-                if score > best:
+        best = (-1, -np.inf)
+        for bandwidth in _bandwidths(nearest, farthest) if self.bandwidth == "cv" else (self.bandwidth_,):
+            for strength, logged in zip(
+                strengths, self._logged(rows, squared, ids, bandwidth, strengths), strict=True
+            ):
+                if (score := likelihood(logged)) > best:
                     best, self.bandwidth_, self.shrinkage_ = score, bandwidth, strength
 
-
-def shrunk(counts: Float, total: Float, prior: Float, strength: float) -> Float:
-    """Frequencies pulled towards a prior that counts as much as ``strength`` observations, (N, A)."""
-    # Where there is nobody at all, nothing but the prior is known.
-    m = np.where(total + strength == 0, 1.0, strength)[:, None]
-    return (counts + m * prior) / (total[:, None] + m)
+    def _logged(
+        self, rows: Int, squared: Float, ids: Int, bandwidth: float | None, strengths: tuple[float, ...]
+    ) -> Float:
+        """Probability of what was done in points of the log, for each strength, (S, N)."""
+        logged = np.empty((len(strengths), len(rows)))
+        for part in _parts(len(rows)):
+            counts = self._counts(ids[part], self._kernel(squared[part], bandwidth))
+            prior, done = self._own_prior(rows[part], "trajectory"), self.actions_[rows[part]]
+            for i, strength in enumerate(strengths):
+                logged[i, part] = shrunk(*counts, prior, strength)[np.arange(len(done)), done]
+        return logged
 
 
 def _ends(squared: Float, found: Any) -> tuple[Float, Float]:
@@ -269,12 +329,21 @@ def _bandwidths(nearest: Float, farthest: Float) -> tuple[float | None, ...]:
     return (None, *(float(np.sqrt(w * spread)) for w in WIDTHS)) if spread > 0 else (None,)
 
 
-def _parts(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
+def _foreign(squared: Float, ids: Int, owner: Int, whose: Int, k: int) -> tuple[Float, Int]:
+    """The first k of those found that are not one's own, moved to the front; then -1."""
+    own = (ids < 0) | (owner[ids] == whose[:, None])
+    first = np.argsort(own, axis=1, kind="stable")[:, :k]
+    squared, ids, own = (np.take_along_axis(x, first, axis=1) for x in (squared, ids, own))
+    return np.where(own, np.inf, squared), np.where(own, -1, ids)
 
 
-def _at_least_zero(x: Any) -> bool:
-    return isinstance(x, (int, float, np.number)) and bool(x >= 0)
+def _parts(n: int, size: int = _ROWS) -> Iterator[slice]:
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def _check_own(own: Any) -> None:
+    if own not in ("include", "point", "trajectory"):
+        raise ValueError(f"own must be 'include', 'point' or 'trajectory', got {own!r}.")
 
 
 def _root_weights(weights: ArrayLike | None, d: int) -> Float:

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from caliope.behaviour.fitting import group_numbers
 from caliope.ragged import Bool, Float, Int
 
 
@@ -60,6 +61,8 @@ class NetworkPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> NetworkPolicy:
         """Train on most trajectories, stop on the others; ``groups`` tells the trajectory of each row."""
+        if not self.max_epochs >= 1:
+            raise ValueError(f"max_epochs must be at least 1, got {self.max_epochs}.")
         x, actions = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(actions)
         self.classes_, codes = np.unique(actions, return_inverse=True)
@@ -71,7 +74,8 @@ class NetworkPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             alpha=self.alpha,
             learning_rate_init=self.learning_rate,
             batch_size=min(self.batch_size, max(1, int((~held_out).sum()))),
-            random_state=self.random_state,
+            # Not the seed itself: every partial_fit would begin again with it, and so with the same batches.
+            random_state=np.random.RandomState(self.random_state),
         )
         best, self.losses_ = np.inf, []
         for _ in range(self.max_epochs):
@@ -81,6 +85,11 @@ class NetworkPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 best, self.network_ = self.losses_[-1], copy.deepcopy(network)
             elif len(self.losses_) - int(np.argmin(self.losses_)) > self.patience:
                 break
+        if not np.isfinite(best):
+            raise ValueError(
+                "after every epoch the network gave probability 0 to actions of the held-out trajectories: it has "
+                f"diverged. Lower learning_rate, now {self.learning_rate}."
+            )
         return self
 
     def predict_proba(self, X: ArrayLike) -> Float:
@@ -108,7 +117,9 @@ def mean_nll(proba: Float, codes: Int) -> float:
 
 def hold_out(n: int, groups: ArrayLike | None, share: float, seed: int) -> Bool:
     """Mark the rows of a random share of the groups, at least one and never all, (n,)."""
-    codes = np.arange(n) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    if not 0 < share < 1:
+        raise ValueError(f"the share held out must lie between 0 and 1, got {share}.")
+    codes = group_numbers(groups, n)
     n_groups = int(codes.max()) + 1
     if n_groups < 2:
         raise ValueError(

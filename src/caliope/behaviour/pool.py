@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from caliope.behaviour.calibrators import Chain, Shrinkage, Temperature
 from caliope.behaviour.fitting import fit_model, fold_of_groups, group_numbers, out_of_fold
 from caliope.behaviour.network import mean_nll
-from caliope.behaviour.recalibration import Chain, Shrinkage, Temperature
 from caliope.policies import action_probabilities
 from caliope.ragged import Float
 
@@ -53,6 +53,8 @@ class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> PooledPolicy:
         """Fit the members across folds, weigh them, and fit them again on everything."""
+        if not isinstance(self.members, Mapping) or not self.members:
+            raise ValueError(f"members must map a name to each of some classifiers, got {self.members!r}.")
         x, actions = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(actions)
         self.classes_, codes = np.unique(actions, return_inverse=True)
@@ -98,11 +100,11 @@ def pool_weights(logged: Float, *, n_iterations: int = 300) -> Float:
     r"""Weights of a linear pool that maximise :math:`\sum_i \log \sum_m w_m p_{im}`, by EM, (M,).
 
     ``logged`` holds the probability that each member gave to what was done, (N, M). Members whose weight falls below
-    1 in 1000 are dropped.
+    1 in 1000 are dropped; where no member gave any probability at all, they weigh the same.
     """
     weights = np.full(logged.shape[1], 1 / logged.shape[1])
     possible = logged[logged.max(axis=1) > 0]
-    for _ in range(n_iterations):
+    for _ in range(n_iterations if len(possible) else 0):
         share = possible * weights
         weights = (share / share.sum(axis=1, keepdims=True)).mean(axis=0)
     weights = np.where(weights < 1e-3, 0.0, weights)
