@@ -1,75 +1,74 @@
 """Calibrated off-policy evaluation when nobody wrote down the probabilities.
 
 data = caliope.read_table("log.parquet", episode=..., action=..., reward=..., states=[...])
-evidence = caliope.gather(data, target, behaviour)
-print(caliope.estimate(evidence, rng=0))
+print(caliope.audit(data, target, rng=0))
+
+or step by step: fit_behaviour, compare_policies, fitted_q, gather, estimate.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# what was logged
-from caliope.trajectories import Trajectories  # isort: skip
+__version__ = "0.1.0.dev0"
 
-# who acts: any fitted classifier, or one of these; mix and tilt state a change to practice
-from caliope.policies import (  # isort: skip
-    GreedyPolicy,
-    Policy,
-    SupportError,
-    TabularPolicy,
-    UniformPolicy,
-    action_probabilities,
-    mix,
-    practice,
-    tilt,
-)
+# Where each name lives. All are imported when they are asked for: numpy and scipy alone take half a second.
+_NAMES = {
+    # what was logged
+    "caliope.trajectories": "Trajectories",
+    "caliope.io": "read_table",
+    # who acts: any fitted classifier, or one of these; mix and tilt state a change to practice
+    "caliope.policies": (
+        "GreedyPolicy Policy SupportError TabularPolicy UniformPolicy action_probabilities mix practice tilt"
+    ),
+    # who acted: models of the behaviour policy, how they are fitted and repaired, and how honest they are
+    "caliope.behaviour": (
+        "Exact InvertedLists Isotonic NeighbourPolicy RandomProjections Shrinkage TabularFrequencies "
+        "Temperature VectorScaling default_model default_models fit_behaviour load_model paper_models "
+        "present_columns recalibrate save_model stack_history"
+    ),
+    "caliope.calibration": "compare_policies severity_strata",
+    # what actions are worth
+    "caliope.values": (
+        "TabularRegressor cross_fitted_q cross_fitted_q_by_time fitted_q fitted_q_by_time "
+        "fitted_q_iteration linear_value marginalised_is more_robust_q"
+    ),
+    # all that an estimator may look at
+    "caliope.evidence": "Evidence",
+    "caliope.gathering": "ActionValues gather target_probabilities",
+    "caliope.transforms": "clip_ratios clip_weights shrink_weights smooth_weights",
+    "caliope.ratio_calibration": "calibrate_ratios",
+    # evidence -> value
+    "caliope.estimators": (
+        "dm dr monte_carlo ois per_horizon phis phwdr phwis step_is step_phwis step_wis wdr wis"
+    ),
+    "caliope.blending": "magic",
+    # how sure
+    "caliope.uncertainty": (
+        "bayesian bca bootstrap delta_method difference draws influence jackknife leave_one_out "
+        "with_replacement without_replacement"
+    ),
+    "caliope.resampled_error": "ResampledError resampled_mse",
+    "caliope.bounds": "betting hcope maurer_pontil",
+    "caliope.confounding": "breakdown confounding_bounds",
+    # and whether to believe it
+    "caliope.diagnostics": "effective_n",
+    "caliope.estimation": "estimate",
+    "caliope.results": "Estimate Finding Interval Table",
+    "caliope.auditing": "Audit audit",
+}
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-# all that an estimator may look at
-from caliope.evidence import Evidence  # isort: skip
-from caliope.gathering import ActionValues, gather, target_probabilities  # isort: skip
-from caliope.transforms import clip_ratios, clip_weights, shrink_weights, smooth_weights  # isort: skip
 
-# evidence -> value
-from caliope.estimators import (  # isort: skip
-    dm,
-    dr,
-    monte_carlo,
-    ois,
-    per_horizon,
-    phis,
-    phwdr,
-    phwis,
-    step_is,
-    step_phwis,
-    step_wis,
-    wdr,
-    wis,
-)
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'caliope' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    return found
 
-from caliope.blending import magic  # isort: skip
 
-# how sure
-from caliope.uncertainty import (  # isort: skip
-    bayesian,
-    bca,
-    bootstrap,
-    delta_method,
-    difference,
-    draws,
-    influence,
-    jackknife,
-    leave_one_out,
-    with_replacement,
-    without_replacement,
-)
-from caliope.resampled_error import ResampledError, resampled_mse  # isort: skip
-from caliope.bounds import betting, hcope, maurer_pontil  # isort: skip
-from caliope.confounding import breakdown, confounding_bounds  # isort: skip
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})
 
-# and whether to believe it
-from caliope.diagnostics import effective_n  # isort: skip
-from caliope.estimation import estimate  # isort: skip
-from caliope.results import Estimate, Finding, Interval, Table  # isort: skip
 
 if TYPE_CHECKING:
     from caliope.auditing import Audit, audit
@@ -93,9 +92,59 @@ if TYPE_CHECKING:
         save_model,
         stack_history,
     )
+    from caliope.blending import magic
+    from caliope.bounds import betting, hcope, maurer_pontil
     from caliope.calibration import compare_policies, severity_strata
+    from caliope.confounding import breakdown, confounding_bounds
+    from caliope.diagnostics import effective_n
+    from caliope.estimation import estimate
+    from caliope.estimators import (
+        dm,
+        dr,
+        monte_carlo,
+        ois,
+        per_horizon,
+        phis,
+        phwdr,
+        phwis,
+        step_is,
+        step_phwis,
+        step_wis,
+        wdr,
+        wis,
+    )
+    from caliope.evidence import Evidence
+    from caliope.gathering import ActionValues, gather, target_probabilities
     from caliope.io import read_table
+    from caliope.policies import (
+        GreedyPolicy,
+        Policy,
+        SupportError,
+        TabularPolicy,
+        UniformPolicy,
+        action_probabilities,
+        mix,
+        practice,
+        tilt,
+    )
     from caliope.ratio_calibration import calibrate_ratios
+    from caliope.resampled_error import ResampledError, resampled_mse
+    from caliope.results import Estimate, Finding, Interval, Table
+    from caliope.trajectories import Trajectories
+    from caliope.transforms import clip_ratios, clip_weights, shrink_weights, smooth_weights
+    from caliope.uncertainty import (
+        bayesian,
+        bca,
+        bootstrap,
+        delta_method,
+        difference,
+        draws,
+        influence,
+        jackknife,
+        leave_one_out,
+        with_replacement,
+        without_replacement,
+    )
     from caliope.values import (
         TabularRegressor,
         cross_fitted_q,
@@ -107,52 +156,6 @@ if TYPE_CHECKING:
         marginalised_is,
         more_robust_q,
     )
-
-__version__ = "0.1.0.dev0"
-
-# polars and scikit-learn take a while to import, and the arithmetic does not need them
-_LAZY = {
-    "Audit": "caliope.auditing",
-    "audit": "caliope.auditing",
-    "read_table": "caliope.io",
-    "calibrate_ratios": "caliope.ratio_calibration",
-    "compare_policies": "caliope.calibration",
-    "severity_strata": "caliope.calibration",
-    "fit_behaviour": "caliope.behaviour",
-    "Exact": "caliope.behaviour",
-    "InvertedLists": "caliope.behaviour",
-    "NeighbourPolicy": "caliope.behaviour",
-    "RandomProjections": "caliope.behaviour",
-    "TabularFrequencies": "caliope.behaviour",
-    "Isotonic": "caliope.behaviour",
-    "Shrinkage": "caliope.behaviour",
-    "Temperature": "caliope.behaviour",
-    "VectorScaling": "caliope.behaviour",
-    "load_model": "caliope.behaviour",
-    "save_model": "caliope.behaviour",
-    "default_model": "caliope.behaviour",
-    "default_models": "caliope.behaviour",
-    "paper_models": "caliope.behaviour",
-    "present_columns": "caliope.behaviour",
-    "recalibrate": "caliope.behaviour",
-    "stack_history": "caliope.behaviour",
-    "cross_fitted_q": "caliope.values",
-    "cross_fitted_q_by_time": "caliope.values",
-    "fitted_q": "caliope.values",
-    "fitted_q_by_time": "caliope.values",
-    "fitted_q_iteration": "caliope.values",
-    "linear_value": "caliope.values",
-    "marginalised_is": "caliope.values",
-    "more_robust_q": "caliope.values",
-    "TabularRegressor": "caliope.values",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'caliope' has no attribute {name!r}")
-
 
 __all__ = [
     "ActionValues",

@@ -38,8 +38,8 @@ def not_held_out(model: Any, data: Trajectories) -> tuple[Finding, ...]:
     own = getattr(model, "data", None)
     if getattr(model, "mode", "") != "same" or not isinstance(own, Trajectories):
         return ()
-    known = set(own.digests)
-    share = float(np.mean([digest in known for digest in data.digests]))
+    known = set(own.decision_digests)
+    share = float(np.mean([digest in known for digest in data.decision_digests]))
     if share < 0.01:  # episodes of few discrete states are alike by chance
         return ()
     message = (

@@ -32,7 +32,7 @@ class CrossFittedQ:
     def on(self, data: Trajectories) -> Float:
         """Return the values kept for the log that was cross-fitted, a copy of it or a selection from it.
 
-        A trajectory is known by its states and actions; of several alike, by its id.
+        A trajectory is known by its states, actions and rewards; of several alike, by its id.
         """
         if data is self.data:
             return self.table
