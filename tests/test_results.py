@@ -26,8 +26,8 @@ def row(name="wis", value=1.0, low=0.5, high=1.5, *, level=0.95, findings=(), ab
 @pytest.mark.parametrize(
     ("findings", "expected"),
     [
-        ([], "ok"),
-        ([NOTE], "ok"),
+        ([], "trust"),
+        ([NOTE], "trust"),
         ([NOTE, CAUTION], "caution"),
         ([CAUTION, ISSUE, NOTE], "do not trust"),
         ([ISSUE], "do not trust"),
@@ -100,9 +100,9 @@ def test_a_table_lines_up_numbers_to_the_right_and_words_to_the_left():
     )
     assert str(table).splitlines() == [
         "estimator     value  95% interval      n  effective n  verdict",
-        "Label of wis    1.3  [0.8, 1.8]      100         41.7  ok",
-        "Label of ois  -10.5  [-11.0, -10.0]  100         41.7  ok",
-        "Label of dm     nan  [nan, nan]      100         41.7  ok",
+        "Label of wis    1.3  [0.8, 1.8]      100         41.7  trust",
+        "Label of ois  -10.5  [-11.0, -10.0]  100         41.7  trust",
+        "Label of dm     nan  [nan, nan]      100         41.7  trust",
     ]
 
 
@@ -202,7 +202,7 @@ def test_json_is_strict_and_what_is_not_finite_is_null():
         "method": "bootstrap",
         "findings": [],
     }
-    assert (second["n"], second["effective_n"], second["verdict"]) == (100, 41.66, "ok")
+    assert (second["n"], second["effective_n"], second["verdict"]) == (100, 41.66, "trust")
 
 
 def test_json_keeps_every_digit_of_a_number():
@@ -228,7 +228,7 @@ def test_a_frame_has_a_typed_column_for_each_number():
         "findings": pl.String,
     }
     assert frame["findings"].to_list() == ["B101 D101 D104", ""]
-    assert frame["verdict"].to_list() == ["do not trust", "ok"]
+    assert frame["verdict"].to_list() == ["do not trust", "trust"]
 
 
 def test_html_escapes_everything_that_came_from_outside():

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 Level = Literal["note", "caution", "issue"]
-Verdict = Literal["ok", "caution", "do not trust"]
-_VERDICTS: Mapping[Level, Verdict] = {"note": "ok", "caution": "caution", "issue": "do not trust"}
+Verdict = Literal["trust", "caution", "do not trust"]
+_VERDICTS: Mapping[Level, Verdict] = {"note": "trust", "caution": "caution", "issue": "do not trust"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Finding:
 
 
 def verdict(findings: Sequence[Finding]) -> Verdict:
-    """The worst that was found: ``ok``, ``caution`` or ``do not trust``."""
+    """The worst that was found: ``trust``, ``caution`` or ``do not trust``."""
     levels = {finding.level for finding in findings}
     worst: Level = "issue" if "issue" in levels else "caution" if "caution" in levels else "note"
     return _VERDICTS[worst]
@@ -278,7 +278,7 @@ def _all_findings(row: Row) -> tuple[Finding, ...]:
 
 
 def _html_cell(cell: str) -> str:
-    colour = {"ok": "#1a7f37", "caution": "#9a6700", "do not trust": "#cf222e"}.get(cell)
+    colour = {"trust": "#1a7f37", "caution": "#9a6700", "do not trust": "#cf222e"}.get(cell)
     style = "text-align: right" if re.fullmatch(_NUMERIC, cell) else "text-align: left"
     return (
         f"<td style='{style}{f'; color: {colour}; font-weight: bold' if colour else ''}'>{escape(cell)}</td>"
