@@ -44,6 +44,10 @@ def test_a_policy_far_from_practice_is_not_to_be_trusted(log):
     assert far.verdict == "do not trust"
     assert "D101" in codes(far.findings)
     assert str(far).startswith("Verdict: do not trust.")
+    printed = next(
+        line for line in str(far).splitlines() if line.startswith("Weighted importance sampling  ")
+    )
+    assert printed.endswith("do not trust")
 
 
 def test_every_choice_is_in_the_result(found):

@@ -225,19 +225,22 @@ class Table(Sequence[R], Generic[R]):
         """Write the table as JSON; what is not finite becomes null."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def __str__(self) -> str:
+    def grid(self) -> str:
+        """The rows alone, as text, without title and findings."""
         if not self.rows:
             return "(no rows)"
         header, body = self._cells()
         columns = [_aligned(column) for column in zip(header, *body, strict=True)]
-        lines = ["  ".join(line) for line in zip(*columns, strict=True)]
+        return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+
+    def __str__(self) -> str:
         notes = [
             textwrap.fill(
                 f"{_MARK[f.level]} {f.code}  {f.message}{self._whose(f)}", 118, subsequent_indent=" " * 9
             )
             for f in self.findings
         ]
-        return "\n".join([*([self.title] if self.title else []), *(x.rstrip() for x in lines), *notes])
+        return "\n".join([*([self.title] if self.title and self.rows else []), self.grid(), *notes])
 
     def _repr_html_(self) -> str:
         if not self.rows:

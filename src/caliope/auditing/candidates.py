@@ -19,6 +19,7 @@ from caliope.behaviour import (
 from caliope.ragged import Int
 from caliope.trajectories import Trajectories
 
+POOL = "pool and neighbours"  # the default model's name among the candidates
 _FEW_STATES = 200  # distinct ones: discrete enough to count in
 
 
@@ -34,9 +35,7 @@ def candidate_models(data: Trajectories, *, random_state: int = 0) -> Mapping[st
         StandardScaler(), NeighbourPolicy(50, shrinkage="cv", bandwidth="cv")
     )
     models["forest"] = members["forest"]
-    models["pool and neighbours"] = default_model(
-        present=present_columns(data.feature_names), random_state=random_state
-    )
+    models[POOL] = default_model(present=present_columns(data.feature_names), random_state=random_state)
     return models
 
 

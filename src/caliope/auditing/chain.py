@@ -103,7 +103,7 @@ def audit(
     behaviour = chosen if known is None else known
     with begin("fitting values"):
         wanted = target_probabilities(data, target, chosen)
-        q = values_on(data, part, which, wanted, regressor, gamma=gamma, rng=rng)
+        q, how = values_on(data, which, wanted, regressor, gamma=gamma, rng=rng)
     with begin("gathering evidence"):
         evidence = gather(data, target, behaviour, gamma=gamma, q=q)
         capped = clip_weights(evidence)
@@ -146,7 +146,7 @@ def audit(
             if logged is not None
             else f"{comparison.recommended}, cross-fitted",
             "candidates": ", ".join(fitted),
-            "values": f"{type(regressor).__name__ if regressor is not None else 'ExtraTreesRegressor'}, cross-fitted",
+            "values": how,
             "weights": "capped at the mean times sqrt(n) / 3 where a row says so",
         },
         stages=tuple(begin.done),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from caliope.auditing.influence import Influence
@@ -68,7 +68,7 @@ class Audit:
             f"The new policy: {_with_interval(best)}. Current practice: {_with_interval(practice)}.",
             f"Difference: {_with_interval(gain)}.",
             "",
-            str(Table(tuple(replace(row, findings=()) for row in self.table))),
+            self.table.grid(),
             "",
             "What was found about the estimate in the first line:",
             *(f"  {finding}" for finding in self.findings),

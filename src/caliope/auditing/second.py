@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import clone
 
+from caliope.auditing.candidates import POOL
 from caliope.behaviour import FittedBehaviour, fit_behaviour
 from caliope.calibration import Comparison
 from caliope.trajectories import Trajectories
@@ -21,5 +22,7 @@ def second_model(
         for name in comparison.choice.ranking  # type: ignore[union-attr]
         if name != comparison.recommended and np.isfinite(comparison[name].measured.nll)
     ]
-    name = finite[0] if finite else comparison.recommended
+    # The pool is made of the others, and takes as long to fit as all of them.
+    plain = [name for name in finite if name != POOL]
+    name = next(iter(plain or finite), comparison.recommended)
     return fit_behaviour(clone(fitted[name].model), part, mode="cross", rng=rng + 1)

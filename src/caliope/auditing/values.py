@@ -9,43 +9,43 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from caliope.ragged import Float, Int
 from caliope.trajectories import Trajectories
-from caliope.values import cross_fitted_q
-from caliope.values.fitted import FittedQ
+from caliope.values import cross_fitted_q, cross_fitted_q_by_time
+from caliope.values.crossfit import CrossFittedQ
 
-_ROUNDS = 30  # at most; no more than the longest episode
+_ROUNDS = 30  # of fitted Q at most, and no more than the longest episode
+_AT_THE_CAP = 0.02  # of the episodes that are as long as the longest: then their length is capped
 
 
 def values_on(
-    data: Trajectories,
-    part: Trajectories,
-    which: Int,
-    wanted: Float,
-    regressor: Any,
-    *,
-    gamma: float,
-    rng: int,
-) -> Float:
-    """Values of all actions at every step under the target, (N, A).
+    data: Trajectories, which: Int, wanted: Float, regressor: Any, *, gamma: float, rng: int
+) -> tuple[Float, str]:
+    """Values of all actions at every step under the target, (N, A), and how they were fitted.
 
     Cross-fitted on the trajectories ``which``; the others, which no model has seen, get the mean of the models.
     """
+    part = data if len(which) == len(data) else data[which]
     trees = ExtraTreesRegressor(30, min_samples_leaf=20, max_features="sqrt", n_jobs=-1, random_state=rng)
+    given = trees if regressor is None else regressor
     rows = data.layout.rows_of(which)
-    fitted = cross_fitted_q(
-        part,
-        wanted[rows],
-        trees if regressor is None else regressor,
-        gamma=gamma,
-        n_iterations=min(part.layout.horizon, _ROUNDS),
-        folds=2,
-        rng=rng,
-    )
-    if len(rows) == data.n_steps:
-        return fitted.table
+    fitted, how = _fitted(part, wanted[rows], given, gamma, rng)
+    how = f"{type(given).__name__}, {how}, cross-fitted"
+    if part is data:
+        return fitted.table, how
     table = np.empty((data.n_steps, data.n_actions))
     table[rows] = fitted.table
-    new = np.ones(data.n_steps, dtype=bool)
-    new[rows] = False
-    models = [model for model in fitted.models if isinstance(model, FittedQ)]
-    table[new] = np.mean([model.q_all(data.states[new]) for model in models], axis=0)
-    return table
+    new = np.setdiff1d(np.arange(len(data)), which)
+    table[data.layout.rows_of(new)] = np.mean([model.on(data[new]) for model in fitted.models], axis=0)
+    return table, how
+
+
+def _fitted(
+    part: Trajectories, wanted: Float, regressor: Any, gamma: float, rng: int
+) -> tuple[CrossFittedQ, str]:
+    horizon = part.layout.horizon
+    capped = (part.lengths == horizon).mean() > _AT_THE_CAP
+    if capped and 1 < horizon <= _ROUNDS and part.terminated.all():
+        # Values that do not know the time left are wrong near the end of an episode that is cut short.
+        return cross_fitted_q_by_time(part, wanted, regressor, gamma=gamma, folds=2, rng=rng), "by step"
+    rounds = min(horizon, _ROUNDS)
+    fitted = cross_fitted_q(part, wanted, regressor, gamma=gamma, n_iterations=rounds, folds=2, rng=rng)
+    return fitted, f"{rounds} rounds"
