@@ -12,9 +12,14 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from caliope.behaviour.fitting import group_numbers
 from caliope.ragged import Bool, Float, Int
+
+_GAIN = (
+    5e-4  # of the held-out likelihood, below which an epoch is no better: most small problems creep for long
+)
 
 
 class NetworkPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -31,7 +36,8 @@ class NetworkPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     alpha : float
         Strength of the L2 penalty.
     learning_rate, batch_size, max_epochs, patience : numbers
-        Of the optimiser; training ends after ``patience`` epochs without a better held-out likelihood.
+        Of the optimiser; training ends after ``patience`` epochs without a held-out likelihood that is better by
+        5e-4 or more.
     held_out : float
         Share of the trajectories that is held out.
     random_state : int
@@ -78,12 +84,17 @@ class NetworkPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             random_state=np.random.RandomState(self.random_state),
         )
         best, self.losses_ = np.inf, []
+        clearly_better = 0  # the last epoch that was
         for _ in range(self.max_epochs):
-            network.partial_fit(x[~held_out], codes[~held_out], classes=np.arange(len(self.classes_)))
+            # One thread: for batches this small several wait for each other, on a busy machine twenty times as long.
+            with threadpool_limits(1, user_api="blas"):
+                network.partial_fit(x[~held_out], codes[~held_out], classes=np.arange(len(self.classes_)))
             self.losses_.append(mean_nll(_proba(network, x[held_out], len(self.classes_)), codes[held_out]))
+            if self.losses_[-1] < self.losses_[clearly_better] - _GAIN:
+                clearly_better = len(self.losses_) - 1
             if self.losses_[-1] < best:
                 best, self.network_ = self.losses_[-1], copy.deepcopy(network)
-            elif len(self.losses_) - int(np.argmin(self.losses_)) > self.patience:
+            if len(self.losses_) - 1 - clearly_better >= self.patience:
                 break
         if not np.isfinite(best):
             raise ValueError(
