@@ -5,6 +5,10 @@ from __future__ import annotations
 import click
 
 # Nothing heavy up here: --help should answer at once.
+from caliope.clinical.commands import cohort
+from caliope.commands.calibrate import calibrate
+from caliope.commands.evaluate import evaluate
+from caliope.experiments.commands import reproduce
 
 
 @click.group()
@@ -48,6 +52,12 @@ def demo(draws: int, seed: int) -> None:
         click.echo(
             f"   The ward is simulated, so the truth is known: {truth:.3f}, current practice {now:.3f}.\n"
         )
+
+
+main.add_command(evaluate)
+main.add_command(calibrate)
+main.add_command(cohort)
+main.add_command(reproduce)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,89 @@
+"""Figure 1: its numbers from a smoke run, and its verdict from numbers made by hand."""
+
+import numpy as np
+import pytest
+
+from caliope.domains.toy_map import HEADING, ROAMING, simulate
+from caliope.experiments import figure1, progress
+from caliope.experiments.runs import run_units, seed_of
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("figure1")
+    return run_units(figure1.units(figure1.SMOKE), folder, report=progress.quiet)
+
+
+def test_weights_from_the_true_policy_are_as_by_hand(results):
+    log = simulate(60, policy=ROAMING, rng=seed_of("figure1", "roaming", 0, "log"))
+    ratio = HEADING.predict_proba(log.states)[np.arange(log.n_steps), log.actions] / log["behaviour"]
+    rho = ratio.reshape(60, 15).prod(axis=1)
+    expected = (rho * log.returns()).sum() / rho.sum()
+    assert results["roaming-seed0"]["truth"]["wis"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_model_without_a_probability_has_no_estimate(results):
+    for key, found in results.items():
+        for model in found.get("models", ()):
+            assert (model["wis"] is None) == (model["zero_share"] > 0), key
+            assert model["shrinkage"] == 0.0 or model["zero_share"] == 0
+
+
+def test_the_report_holds_means_over_seeds(results):
+    report = figure1.report(figure1.SMOKE, results)
+    row = next(
+        row for row in report.table(figure1.MODELS).records()
+        if (row["behaviour policy"], row["training points"], row["k"], row["shrinkage"]) == ("astray", 900, 150, "1.0")
+    )  # fmt: skip
+    found = [results[f"astray-seed{seed}"] for seed in (0, 1)]
+    model = [
+        next(m for m in each["models"] if (m["walks"], m["k"], m["shrinkage"]) == (60, 150, 1.0))
+        for each in found
+    ]
+    error = [m["wis"] / each["truth"]["wis"] - 1 for m, each in zip(model, found, strict=True)]
+    assert row["mean |pi - pihat|"] == pytest.approx(np.mean([m["error"] for m in model]))
+    assert row["WIS error"] == pytest.approx(np.mean(error))
+    assert row["WIS sd"] == pytest.approx(abs(error[0] - error[1]) / np.sqrt(2))  # sd of two
+    to_value = [m["wis"] / results["value"]["value"] - 1 for m in model]
+    assert row["error to V"] == pytest.approx(np.mean(to_value))
+
+
+def test_the_exact_value_is_that_of_the_domain(results):
+    assert results["value"]["value"] == pytest.approx(5.325, abs=5e-4)  # the table of the domain
+    assert results["value"]["error"] < 0.01
+
+
+def made_up(cost, error=0.05):
+    """Two seeds in which one model is off by so much of the true-weight estimate."""
+    model = {"walks": 20, "k": 15, "shrinkage": 1.0, "error": error, "tv": 0.1, "zero_share": 0.0}
+    log = {
+        "truth": {"wis": 4.0, "step_wis": 4.0, "effective_n": 30.0},
+        "models": [model | {"wis": 4.0 * (1 + cost), "step_wis": 4.0}],
+    }
+    logs = {f"{name}-seed{seed}": log for name in figure1.BEHAVIOURS for seed in (0, 1)}
+    return logs | {"value": {"value": 5.0, "error": 0.0}}
+
+
+@pytest.mark.parametrize(
+    ("cost", "error", "said"),
+    [
+        (-0.6, 0.05, " holds: "),
+        (-0.4, 0.05, "does not hold on average"),
+        (-0.6, 0.08, "was not tested"),
+    ],
+)
+def test_the_verdict_follows_the_numbers(cost, error, said):
+    report = figure1.report(figure1.SMOKE, made_up(cost, error))
+    assert said in report.findings[0]
+    row = report.table(figure1.ERRORS).records()[0]
+    assert row["WIS error"] == pytest.approx(cost)
+    assert row["error to V"] == pytest.approx(4.0 * (1 + cost) / 5.0 - 1)
+    assert row["over 50%"] == (abs(cost) > 0.5)
+
+
+def test_the_figure_shows_both_references(results):
+    drawing = figure1.figure(figure1.report(figure1.SMOKE, results))
+    assert [axis.get_title() for axis in drawing.axes] == [
+        "against WIS with the true policy",
+        "against the exact value",
+    ]

@@ -1,0 +1,68 @@
+"""The zoo: rankings by hand, and a smoke run in which the truth comes first where it must."""
+
+import numpy as np
+import pytest
+
+from caliope.experiments import progress, zoo_ranking
+from caliope.experiments.runs import run_units
+
+
+def models(**numbers):
+    """Name -> (a number, true total variation)."""
+    return {name: {"NLL": x, "true TV": true} for name, (x, true) in numbers.items()}
+
+
+def test_a_ranking_by_hand():
+    found = zoo_ranking._ranking(models(a=(1.0, 0.1), b=(3.0, 0.2), c=(2.0, 0.3), truth=(0.5, 0.0)), "NLL")
+    # ranks 2 4 3 1 against 2 3 4 1: d^2 = 0 + 1 + 1 + 0, so 1 - 6 * 2 / (4 * 15)
+    assert found.with_truth == pytest.approx(0.8)
+    # without the truth 1 3 2 against 1 2 3: 1 - 6 * 2 / (3 * 8)
+    assert found.without_truth == pytest.approx(0.5)
+    assert not found.in_order
+    assert found.finds_best
+    assert found.place_of_truth == 1
+
+
+def test_who_ties_with_the_truth_counts_as_before_it():
+    found = zoo_ranking._ranking(models(a=(0.5, 0.1), b=(0.6, 0.2), truth=(0.5, 0.0)), "NLL")
+    assert found.place_of_truth == 2
+    assert found.in_order
+
+
+def test_infinite_numbers_have_a_rank():
+    found = zoo_ranking._ranking(models(a=(np.inf, 0.3), b=(2.0, 0.2), truth=(1.0, 0.0)), "NLL")
+    assert found.with_truth == pytest.approx(1.0)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    config = zoo_ranking.SMOKE
+    results = run_units(zoo_ranking.units(config), tmp_path_factory.mktemp("zoo"), report=progress.quiet)
+    return zoo_ranking.report(config, results)
+
+
+def test_likelihood_puts_the_truth_first_and_the_paper_does_not(report):
+    rows = {row["number"]: row for row in report.table(zoo_ranking.SUMMARY).records()}
+    assert list(rows) == list(zoo_ranking.METRICS)
+    assert rows["NLL"]["truth first"] == 1
+    assert rows["paper TV"]["truth first"] == 0
+
+
+def test_hidden_sites_are_shown_and_not_counted(report):
+    by_policy = report.table(zoo_ranking.WITH)
+    assert by_policy.columns == ("number", "protocol", "sites")
+    counted = {row["number"]: row["correlation"] for row in report.table(zoo_ranking.SUMMARY).records()}
+    for row in by_policy.records():  # one policy is counted: its mean is the mean of all
+        assert row["protocol"] == pytest.approx(counted[row["number"]])
+
+
+def test_every_model_gives_every_action_a_chance(report):
+    numbers = report.table("The numbers of every model").records()
+    assert len(numbers) == 2 * 8
+    assert all(np.isfinite(row["NLL"]) for row in numbers)
+    assert all(row["true TV"] == 0 for row in numbers if row["model"] == "truth")
+
+
+def test_the_figure_writes_every_correlation(report):
+    drawing = zoo_ranking.figure(report)
+    assert [len(axis.texts) for axis in drawing.axes] == [2 * len(zoo_ranking.METRICS)] * 2
