@@ -240,6 +240,31 @@ def evaluation_policies() -> dict[str, Float]:
     }
 
 
+@dataclass(frozen=True, eq=False)
+class Bedside:
+    """A policy of the hidden states as it is followed by who sees the measurements: that of the nearest centre.
+
+    At the usual noise the nearest centre is that of the hidden state in practically every step, so that the exact
+    :func:`value` of the table is its value too.
+    """
+
+    table: Float  # (716, 25)
+
+    @property
+    def classes_(self) -> Int:
+        """All 25 actions."""
+        return np.arange(N_ACTIONS)
+
+    def predict_proba(self, X: ArrayLike) -> Float:
+        """Probability of every action given measurements, the present ones first, (N, 25)."""
+        centres, spread = _observed_centres()
+        living = np.flatnonzero(~load().process.absorbing)
+        x = np.asarray(X, dtype=np.float32)[:, : centres.shape[1]] / spread
+        points = centres[living] / spread
+        nearest = np.argmin((points**2).sum(axis=1) - 2 * x @ points.T, axis=1)
+        return _table(self.table)[living[nearest]]
+
+
 def _table(policy: ArrayLike | None) -> Float:
     sepsis = load()
     if policy is None:
@@ -303,12 +328,16 @@ def _intermediate(state: Int, layout: Ragged) -> Float:
 
 def _measure(state: Int, noise: float, rng: np.random.Generator) -> Float:
     """Noisy measurements of the 43 observed features, (N, 43)."""
-    sepsis = load()
-    columns = [FEATURES.index(name) for name in OBSERVED]
-    centres = sepsis.centres[:, columns].astype(np.float32)
-    spread = centres[~sepsis.process.absorbing].std(axis=0)
-    error = rng.standard_normal((len(state), len(columns)), dtype=np.float32)
+    centres, spread = _observed_centres()
+    error = rng.standard_normal((len(state), centres.shape[1]), dtype=np.float32)
     return centres[state] + np.float32(noise) * spread * error
+
+
+def _observed_centres() -> tuple[Float, Float]:
+    """Means of the observed features in every state, (716, 43), and their spread over the states, (43,)."""
+    sepsis = load()
+    centres = sepsis.centres[:, [FEATURES.index(name) for name in OBSERVED]].astype(np.float32)
+    return centres, centres[~sepsis.process.absorbing].std(axis=0)
 
 
 def _with_history(measured: Float, actions: Int, layout: Ragged, *, lags: int) -> Float:
