@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from caliope.experiments import progress, zoo_ranking
+from caliope.experiments import progress, zoo_ranking, zoo_report
 from caliope.experiments.runs import run_units
 
 
@@ -13,7 +13,7 @@ def models(**numbers):
 
 
 def test_a_ranking_by_hand():
-    found = zoo_ranking._ranking(models(a=(1.0, 0.1), b=(3.0, 0.2), c=(2.0, 0.3), truth=(0.5, 0.0)), "NLL")
+    found = zoo_report._ranking(models(a=(1.0, 0.1), b=(3.0, 0.2), c=(2.0, 0.3), truth=(0.5, 0.0)), "NLL")
     # ranks 2 4 3 1 against 2 3 4 1: d^2 = 0 + 1 + 1 + 0, so 1 - 6 * 2 / (4 * 15)
     assert found.with_truth == pytest.approx(0.8)
     # without the truth 1 3 2 against 1 2 3: 1 - 6 * 2 / (3 * 8)
@@ -24,14 +24,20 @@ def test_a_ranking_by_hand():
 
 
 def test_who_ties_with_the_truth_counts_as_before_it():
-    found = zoo_ranking._ranking(models(a=(0.5, 0.1), b=(0.6, 0.2), truth=(0.5, 0.0)), "NLL")
+    found = zoo_report._ranking(models(a=(0.5, 0.1), b=(0.6, 0.2), truth=(0.5, 0.0)), "NLL")
     assert found.place_of_truth == 2
     assert found.in_order
 
 
 def test_infinite_numbers_have_a_rank():
-    found = zoo_ranking._ranking(models(a=(np.inf, 0.3), b=(2.0, 0.2), truth=(1.0, 0.0)), "NLL")
+    found = zoo_report._ranking(models(a=(np.inf, 0.3), b=(2.0, 0.2), truth=(1.0, 0.0)), "NLL")
     assert found.with_truth == pytest.approx(1.0)
+
+
+def test_a_number_that_is_the_same_for_all_orders_none():
+    found = zoo_report._ranking(models(a=(1.0, 0.3), b=(1.0, 0.2), truth=(1.0, 0.0)), "NLL")
+    assert np.isnan(found.with_truth)
+    assert found.place_of_truth == 3
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +48,16 @@ def report(tmp_path_factory):
 
 
 def test_likelihood_puts_the_truth_first_and_the_paper_does_not(report):
-    rows = {row["number"]: row for row in report.table(zoo_ranking.SUMMARY).records()}
-    assert list(rows) == list(zoo_ranking.METRICS)
+    rows = {row["number"]: row for row in report.table(zoo_report.SUMMARY).records()}
+    assert list(rows) == list(zoo_report.METRICS)
     assert rows["NLL"]["truth first"] == 1
     assert rows["paper TV"]["truth first"] == 0
 
 
 def test_hidden_sites_are_shown_and_not_counted(report):
-    by_policy = report.table(zoo_ranking.WITH)
+    by_policy = report.table(zoo_report.WITH)
     assert by_policy.columns == ("number", "protocol", "sites")
-    counted = {row["number"]: row["correlation"] for row in report.table(zoo_ranking.SUMMARY).records()}
+    counted = {row["number"]: row["correlation"] for row in report.table(zoo_report.SUMMARY).records()}
     for row in by_policy.records():  # one policy is counted: its mean is the mean of all
         assert row["protocol"] == pytest.approx(counted[row["number"]])
 
@@ -65,4 +71,4 @@ def test_every_model_gives_every_action_a_chance(report):
 
 def test_the_figure_writes_every_correlation(report):
     drawing = zoo_ranking.figure(report)
-    assert [len(axis.texts) for axis in drawing.axes] == [2 * len(zoo_ranking.METRICS)] * 2
+    assert [len(axis.texts) for axis in drawing.axes] == [2 * len(zoo_report.METRICS)] * 2

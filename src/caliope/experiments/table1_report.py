@@ -35,6 +35,7 @@ _KEYS = {
     "Brier": "brier",
     "true TV": "true_tv",
 }
+REPAIRED_ORDER = "The best model by each number, recalibrated"
 Found = dict[
     str, dict[str, dict[str, dict[str, float | None]]]
 ]  # variant, model, stratum, number: mean over seeds
@@ -43,12 +44,13 @@ Found = dict[
 def report(config: Any, results: Mapping[str, Any]) -> Report:
     """Tables by severity, the order of the models, and what agrees with the paper."""
     found = _means(config, results)
-    tables = [ReportTable(RAW, _COLUMNS, _rows(found["raw"], theirs=PAPER), _note(config))]
-    if "recalibrated" in found:
-        tables.append(ReportTable(RECALIBRATED, _COLUMNS, _rows(found["recalibrated"], theirs={})))
-    tables.append(
-        ReportTable(ORDER, _ORDER_COLUMNS, tuple(_order(found["raw"], s) for s in _strata(found["raw"])))
-    )
+    raw, repaired = found["raw"], found.get("recalibrated", {})
+    tables = [ReportTable(RAW, _COLUMNS, _rows(raw, theirs=PAPER), _note(config)), _order_table(ORDER, raw)]
+    if repaired:
+        tables.append(ReportTable(RECALIBRATED, _COLUMNS, _rows(repaired, theirs={})))
+        # The default model is recalibrated by its own making.
+        own = {model: strata for model, strata in raw.items() if model == "default"}
+        tables.append(_order_table(REPAIRED_ORDER, repaired | own))
     title = "Table 1: calibration of behaviour models by severity"
     return Report("table1", title, tuple(tables), _findings(found), vars(config))
 
@@ -94,6 +96,11 @@ _ORDER_COLUMNS = (
     "severity", "in the paper", "paper TV", "averaged excess", "NLL", "Brier", "true TV",
     "correlation of paper TV with true TV", "of averaged excess", "of NLL",
 )  # fmt: skip
+
+
+def _order_table(title: str, models: Mapping[str, Mapping[str, Any]]) -> ReportTable:
+    note = "Rank correlations over the fitted models; infinite likelihoods tie."
+    return ReportTable(title, _ORDER_COLUMNS, tuple(_order(models, s) for s in _strata(models)), note, 2)
 
 
 def _order(models: Mapping[str, Mapping[str, Any]], stratum: str) -> tuple[Any, ...]:
@@ -180,14 +187,21 @@ def _against_truth(raw: Mapping[str, Any], orders: Mapping[str, Mapping[str, Any
 
 
 def _recalibrated(found: Found) -> str:
-    parts = []
+    parts, nearer = [], []
     for model, after in found["recalibrated"].items():
         a, b = found["raw"][model]["all"], after["all"]
-        parts.append(
-            f"{model} NLL {a['nll']:.3g} to {b['nll']:.3g}"
-            + (f", true TV {a['true_tv']:.3f} to {b['true_tv']:.3f}" if a.get("true_tv") is not None else "")
-        )
-    return f"Recalibration (shrinkage, then temperature, out of fold): {'; '.join(parts)}."
+        said = f"{model} NLL {a['nll']:.3g} to {b['nll']:.3g}"
+        true, now = a.get("true_tv"), b.get("true_tv")
+        if true is not None and now is not None:
+            said += f", true TV {true:.3f} to {now:.3f}"
+            nearer += [model] * (now < true)
+        parts.append(said)
+    known = (
+        ""
+        if "truth" not in found["raw"]
+        else f" Nearer to the truth than before: {', '.join(nearer) or 'none'}."
+    )
+    return f"Recalibration (shrinkage, then temperature, out of fold): {'; '.join(parts)}.{known}"
 
 
 def figure(found: Report) -> Any:

@@ -70,7 +70,7 @@ def _error_rows(found: Found) -> list[tuple[Any, ...]]:
     rows = []
     for design in found.pairs:
         for estimator in ESTIMATORS:
-            for fit in ("same", "cross", "cross + temperature"):
+            for fit in ("cross",) if estimator in WEIGHTLESS else ("same", "cross", "cross + temperature"):
                 wanted = {"target": "own", "estimator": estimator, "fit": fit}
                 ours = [found.mse(design, model=family, **wanted) for family in found.config.families]
                 theirs = PAPER.get((design, estimator), {})
@@ -86,7 +86,7 @@ def _part_rows(found: Found) -> list[tuple[Any, ...]]:
     rows = []
     for design in found.pairs:
         for estimator in ESTIMATORS:
-            for fit in ("same", "cross"):
+            for fit in ("cross",) if estimator in WEIGHTLESS else ("same", "cross"):
                 for model in [f for f in ("neighbours", "network") if f in found.config.families]:
                     rows.append(
                         (
