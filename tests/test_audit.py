@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -209,5 +210,10 @@ def test_a_model_that_rules_out_what_was_done_has_no_row_of_numbers(log):
 def test_bad_input_is_refused(log):
     with pytest.raises(TypeError, match="data must be Trajectories"):
         audit(np.zeros((3, 3)), cal.practice, rng=0)
+    with pytest.raises(ValueError, match="a target stated relative to practice needs"):
+        audit(log, cal.practice, MODELS, logged=log["behaviour"], n_draws=10, rng=0)
+    blind = {"first": DummyClassifier(strategy="constant", constant=0)}
+    with pytest.raises(ValueError, match="no behaviour model can be used: every model rules out"):
+        audit(log, cal.practice, blind, n_draws=10, rng=0)
     with pytest.raises(ValueError, match="logged must hold one probability"):
         audit(log, cal.practice, MODELS, logged=[0.5], n_draws=10, rng=0)

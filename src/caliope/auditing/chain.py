@@ -24,6 +24,7 @@ from caliope.calibration import compare_policies
 from caliope.confounding import breakdown
 from caliope.estimators import wdr
 from caliope.gathering import gather, target_probabilities
+from caliope.policies import Relative
 from caliope.results import Table
 from caliope.trajectories import Trajectories, check_gamma
 from caliope.transforms import clip_weights
@@ -86,6 +87,11 @@ def audit(
         raise ValueError(
             f"logged must hold one probability for each of the {data.n_steps} steps, got shape {known.shape}."
         )
+    if known is not None and isinstance(target, Relative):
+        raise ValueError(
+            "a target stated relative to practice needs the probabilities of all actions, which logged does not hold: "
+            "leave logged out, or state the target in absolute terms."
+        )
     begin = Stages(progress)
     seeds = [np.random.default_rng(child) for child in np.random.SeedSequence(rng).spawn(4)]
     with begin("checking the log"):
@@ -99,6 +105,8 @@ def audit(
         }
     with begin("comparing them"):
         comparison = compare_policies(fitted, data, by=by, level=level, rng=seeds[1])
+        if not comparison.recommended:
+            raise ValueError(f"no behaviour model can be used: {comparison.choice.reason}.")  # type: ignore[union-attr]
         chosen = fitted[comparison.recommended]
     behaviour = chosen if known is None else known
     with begin("fitting values"):
@@ -134,6 +142,7 @@ def audit(
         evidence=capped,
         data=data,
         wanted=wanted,
+        acted=chosen.on(data),
         settings={
             "gamma": gamma,
             "seed": rng,

@@ -32,7 +32,7 @@ class Placebo:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "value": self.value,
+            "value": self.value if np.isfinite(self.value) else None,
             "practice": self.practice,
             "error": self.error.to_dict(),
             "effective_n": self.effective_n,

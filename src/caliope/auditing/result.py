@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,7 @@ class Audit:
     evidence: Evidence = field(repr=False)
     data: Trajectories = field(repr=False)
     wanted: Float = field(repr=False)  # (N, A), the target at every step
+    acted: Float = field(repr=False)  # (N, A), practice at every step, as the chosen model says
     settings: Mapping[str, Any] = field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
 
@@ -98,10 +100,10 @@ class Audit:
             "other_choices": self.others.to_dict(),
             "influence": {
                 "trajectories": [str(self.data.ids[i]) for i in self.influence.top],
-                "effect": [float(x) for x in self.influence.effect],
+                "effect": [_finite(x) for x in self.influence.effect],
                 "to_flip": self.influence.to_flip,
             },
-            "breakdown_gamma": None if self.confounded.gamma == float("inf") else self.confounded.gamma,
+            "breakdown_gamma": _finite(self.confounded.gamma),
             "settings": dict(self.settings),
             "stages": [{"name": s.name, "seconds": s.seconds, "peak_gb": s.peak_gb} for s in self.stages],
         }
@@ -109,6 +111,10 @@ class Audit:
     def to_json(self, *, indent: int | None = 2) -> str:
         """Write the audit as JSON; what is not finite becomes null."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+
+def _finite(x: float) -> float | None:
+    return float(x) if math.isfinite(x) else None
 
 
 def _with_interval(row: Estimate) -> str:

@@ -1,0 +1,1 @@
+"""``caliope evaluate`` and ``caliope calibrate``: the audit from the command line."""

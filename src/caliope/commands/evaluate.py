@@ -1,0 +1,134 @@
+"""``caliope evaluate``: a table and a policy in; a value, an interval, a verdict and the reasons out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from caliope.commands.options import HOW, LOG, TARGET, with_options
+from caliope.commands.running import DISTRUSTED, collected_warnings, one_line_errors, progress
+
+# Nothing heavy up here: --help should answer at once.
+
+
+@click.command()
+@click.argument("log")
+@with_options(LOG, TARGET)
+@click.option("--out", metavar="FILE.html", help="Write the report there, and its numbers as JSON beside it.")
+@click.option("--draws", type=int, help="Bootstrap draws.  [default: 1000]")
+@with_options(HOW)
+def evaluate(log: str, **given: Any) -> None:
+    """Say what a new policy is worth on a log, and whether to believe it.
+
+    LOG is a Parquet or CSV file with one row a decision (also a folder or a glob), or a study file in TOML with the
+    same settings as the options below.
+
+    Exit code: 0 if the number may be used, with caution or without; 3 if it should not be believed; 2 if the input is
+    bad, with one line that says what to do.
+    """
+    as_json, quiet = given.pop("as_json"), given.pop("quiet")
+    with one_line_errors():
+        found = _evaluate(log, given, as_json=as_json, quiet=quiet)
+    if found.verdict == "do not trust":
+        raise click.exceptions.Exit(DISTRUSTED)
+
+
+def _evaluate(log: str, given: dict[str, Any], *, as_json: bool, quiet: bool) -> Any:
+    from caliope.commands.study import study_from
+
+    study = study_from(log, given, needs_target=True)
+    write = _writer(study.out)
+    with progress(quiet=quiet) as stage, collected_warnings() as warned:
+        found = _audited(study, stage)
+        if write is not None:
+            stage("writing the report")
+            write(found, study.out)
+    _say(found, warned, out=study.out, as_json=as_json, quiet=quiet)
+    return found
+
+
+def _writer(out: str | None) -> Any:
+    """What writes the report, asked for before hours of work rather than after."""
+    if out is None:
+        return None
+    from pathlib import Path
+
+    if not Path(out).parent.is_dir():
+        raise ValueError(f"the folder of {out} does not exist: make it first, or write elsewhere.")
+    try:
+        from caliope.report import write_report
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"a report needs {error.name}: pip install 'caliope[report]', or leave --out out."
+        ) from None
+    return write_report
+
+
+def _audited(study: Any, stage: Any) -> Any:
+    from caliope.auditing import audit
+    from caliope.auditing.stages import Stages
+    from caliope.commands.candidates import models_named
+    from caliope.commands.reading import numbers_of, read_log, strata_of
+    from caliope.commands.targets import target_of
+
+    begin = Stages(stage)
+    with begin("reading the log"):
+        log = read_log(study)
+        target = target_of(study, log.data)
+    found = audit(
+        target.data,
+        target.policy,
+        models_named(study.models, target.data, seed=study.seed),
+        gamma=study.gamma,
+        logged=None
+        if study.propensity is None
+        else numbers_of(log.data, study.propensity, "logged probability"),
+        by=strata_of(study, target.data),
+        level=study.level,
+        n_draws=study.draws,
+        fit_steps=study.fit_steps,
+        rng=study.seed,
+        progress=stage,
+    )
+    return _asked(found, target, log.chosen, begin.done)
+
+
+def _asked(found: Any, target: Any, chosen: Any, before: list[Any]) -> Any:
+    """The audit with the question that was put to it, and a finding on every row if it was changed."""
+    from dataclasses import replace
+
+    from caliope.results import Finding, Table
+
+    settings = {"question": target.question, **chosen, **found.settings}
+    found = replace(found, settings=settings, stages=(*before, *found.stages))
+    if not target.changed:
+        return found
+    note = Finding("Q101", "note", target.question)
+    rows = [row if row.name == found.practice.name else _with(row, note) for row in found.table]
+    return replace(found, table=Table(tuple(rows), found.table.title))
+
+
+def _with(row: Any, note: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(row, findings=(*row.findings, note))
+
+
+def _say(found: Any, warned: list[str], *, out: str | None, as_json: bool, quiet: bool) -> None:
+    if not quiet:
+        for name in ("order of the decisions", "states"):
+            if name in found.settings:
+                click.echo(f"{name}: {found.settings[name]}", err=True)
+        for text in warned[:5]:
+            click.echo(f"warning of a library: {text}", err=True)
+        for stage in found.stages:
+            click.echo(f"{stage.seconds:9.1f} s {stage.peak_gb:7.2f} GB  {stage.name}", err=True)
+    if as_json:
+        from caliope.report.numbers import numbers_json
+
+        click.echo(numbers_json(found), nl=False)
+        return
+    click.echo(f"{found.settings['question']}\n")
+    click.echo(str(found))
+    click.echo(f"\nReport: {out}" if out else "\nAdd --out report.html for the report.")

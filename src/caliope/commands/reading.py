@@ -1,0 +1,181 @@
+"""From a study to a log: which columns are states, what else is carried along, and what was chosen on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from caliope.calibration import severity_strata
+from caliope.commands.study import Study
+from caliope.io.roles import Roles
+from caliope.io.sources import open_source
+from caliope.io.tables import read_table
+from caliope.trajectories import Trajectories
+
+_HUGE = 1e100
+_LISTED = 12  # names that a note spells out
+_FEW_VALUES = 8  # a numeric column with more is cut into quarters
+_MOST_STRATA = 30
+
+
+@dataclass(frozen=True)
+class ReadLog:
+    """The log of a study, and what was chosen for it."""
+
+    data: Trajectories
+    chosen: Mapping[str, str]  # setting -> what was taken, in words
+
+
+def read_log(study: Study) -> ReadLog:
+    """Read the table of a study with the columns that it names, or those that it leaves to the table."""
+    chosen: dict[str, str] = {"log": study.log}
+    time, states = study.time, study.states
+    if time is None or not states:
+        types = _columns(study)
+        if time is None and "time" in types and "time" not in states:
+            time = "time"
+            chosen["order of the decisions"] = "column 'time', by its name"
+        if not states:
+            states = _numeric(study, types, time)
+            chosen["states"] = f"all {len(states)} numeric columns not used otherwise: {_listed(states)}"
+    data = read_table(
+        study.log,
+        episode=study.episode,
+        action=study.action,
+        reward=study.reward,
+        states=states,
+        time=time,
+        terminated=study.terminated,
+        keep=_kept(study),
+        n_actions=study.n_actions or len(study.target_columns) or None,
+    )
+    _refuse_huge(data)
+    return ReadLog(data, chosen)
+
+
+def _refuse_huge(data: Trajectories) -> None:
+    """Raise where numbers are so large that their squares are not numbers any more: every fit squares them."""
+    sizes = {"the reward": float(np.abs(data.rewards).max())}
+    sizes |= dict(zip(data.feature_names, np.abs(data.states).max(axis=0).tolist(), strict=True))
+    for name, size in sizes.items():
+        if size > _HUGE:
+            raise ValueError(
+                f"{name} reaches {size:.3g}, too large to compute with (above {_HUGE:g}): a code for a missing value, "
+                "or another unit? Correct or rescale it."
+            )
+
+
+def _columns(study: Study) -> Mapping[str, Any]:
+    roles = Roles(study.episode, study.action, study.reward, (), None, None, ())
+    return open_source(study.log, roles).columns
+
+
+def _numeric(study: Study, types: Mapping[str, Any], time: str | None) -> tuple[str, ...]:
+    used = {
+        study.episode,
+        study.action,
+        study.reward,
+        time,
+        study.terminated,
+        study.recommended,
+        study.propensity,
+    }
+    used |= {*study.target_columns}
+    fit = [
+        name
+        for name, kinds in types.items()
+        if name not in used and all(kind.is_numeric() or str(kind) == "Boolean" for kind in kinds)
+    ]
+    if not fit:
+        raise ValueError(
+            f"{study.log} has no numeric column left to describe the state: name its columns with --states, and code "
+            "words as numbers."
+        )
+    return tuple(fit)
+
+
+def _kept(study: Study) -> tuple[str, ...]:
+    names = (study.recommended, study.propensity, stratum_column(study), *study.target_columns)
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
+
+
+def numbers_of(data: Trajectories, name: str, what: str) -> Any:
+    """A column as finite numbers, (N,)."""
+    try:
+        values = np.asarray(data[name], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"column {name!r} ({what}) must hold numbers: code its words as numbers.") from None
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        i = data.layout.owner[bad[0]]
+        raise ValueError(
+            f"column {name!r} ({what}): {len(bad)} of {len(values)} rows hold no finite number (first: episode "
+            f"{data.ids[i]}, step {bad[0] - data.offsets[i]}). Fill in or drop them."
+        )
+    return values
+
+
+def stratum_column(study: Study) -> str | None:
+    """The column that parts the decisions into strata."""
+    return None if study.by is None else study.by.partition(":")[0]
+
+
+def strata_of(study: Study, data: Trajectories) -> Any:
+    """A stratum for every step, (N,): by the given limits, by the values themselves, or by quarters."""
+    if study.by is None:
+        return None
+    name, colon, edges = study.by.partition(":")
+    if colon:
+        return severity_strata(numbers_of(data, name, "strata"), _edges(study.by, edges))
+    values = np.asarray(data[name])
+    if values.dtype.kind in "fiu" and len(np.unique(values)) > _FEW_VALUES:
+        return _quarters(values.astype(np.float64))
+    labels = np.array(
+        ["missing" if _missing(x) else f"{x:g}" if _is_number(x) else str(x) for x in values], dtype=object
+    )
+    several = len(set(labels))
+    if several > _MOST_STRATA:
+        raise ValueError(
+            f"column {name!r} has {several} different values, too many for strata (at most {_MOST_STRATA}): group "
+            "them, or give limits such as --by sofa:5,10,14."
+        )
+    return labels
+
+
+def _edges(by: str, text: str) -> list[float]:
+    try:
+        edges = [float(part) for part in text.split(",")]
+    except ValueError:
+        edges = []
+    if not edges or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
+        raise ValueError(
+            f"the limits of strata must be rising numbers, as in --by sofa:5,10,14; got --by {by}."
+        )
+    return edges
+
+
+def _quarters(values: Any) -> Any:
+    known = np.isfinite(values)
+    cuts = np.unique(np.quantile(values[known], [0.25, 0.5, 0.75])) if known.any() else np.array([])
+    names = [f"up to {cuts[0]:.4g}"] if len(cuts) else []
+    names += [f"above {low:.4g} to {high:.4g}" for low, high in pairwise(cuts)]
+    names += [f"above {cuts[-1]:.4g}"] if len(cuts) else ["all"]
+    place = np.searchsorted(cuts, np.where(known, values, 0.0), side="left")
+    return np.where(known, np.array(names, dtype=object)[place], "missing")
+
+
+def _missing(x: Any) -> bool:
+    return x is None or (_is_number(x) and not np.isfinite(x))
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float | np.number) and not isinstance(x, bool | np.bool_)

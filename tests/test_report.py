@@ -1,0 +1,366 @@
+"""The report: one page that holds everything, says what the audit says, and escapes what is not its own."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import caliope.report
+from caliope.evidence import Evidence
+from caliope.report import report_html, write_report
+from caliope.report.blocks import grid
+from caliope.report.drawing import label_text, label_texts
+from caliope.report.summaries import LEVELS, overlap, weight_shares, weights_over_time
+from caliope.trajectories import Trajectories
+from report_audits import HOSTILE, far_audit, near_audit, strange_audit
+
+VOID = {"meta", "br", "path", "use"}
+
+
+class Parsed(HTMLParser):
+    """Tags, attributes and text of a page, and whether what was opened was closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.words = [], [], []
+        self.feed(text)
+        assert not self.open, f"left open: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def near():
+    return near_audit()
+
+
+@pytest.fixture(scope="module")
+def far():
+    return far_audit()
+
+
+@pytest.fixture(scope="module")
+def strange():
+    return strange_audit()
+
+
+@pytest.fixture(scope="module")
+def html(near):
+    return report_html(near)
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Parsed(html)
+
+
+def test_the_page_needs_no_other_file_and_no_network(html, page):
+    assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in page.tags}
+    assert not [attrs for _, attrs in page.tags if any(name.startswith("on") for name in attrs)]
+    links = [attrs.get("href") or attrs.get("xlink:href") for tag, attrs in page.tags if tag in ("a", "use")]
+    assert all(link.startswith("#") for link in links)
+    assert "@import" not in html
+    assert all(found.startswith("#") for found in re.findall(r"url\(([^)]*)\)", html))
+
+
+def test_ids_are_there_once_and_everything_that_points_finds_its_own(page):
+    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    pointers = [attrs[name] for _, attrs in page.tags for name in ("aria-labelledby",) if name in attrs]
+    pointers += [attrs["href"][1:] for attrs in page.all("a")]
+    pointers += [attrs["xlink:href"][1:] for attrs in page.all("use")]
+    assert set(pointers) <= set(ids)
+
+
+def test_headings_follow_each_other_and_landmarks_are_there(page):
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in page.tags}
+    assert page.all("html") == [{"lang": "en"}]
+
+
+def test_every_figure_is_named_and_has_its_numbers(page):
+    figures, drawings = page.all("figure"), page.all("svg")
+    assert len(figures) == len(drawings) >= 10
+    assert all(attrs["role"] == "img" and attrs["aria-labelledby"] for attrs in drawings)
+    assert len(page.all("caption")) == len(page.all("table")) > len(figures)
+    # A table that scrolls can be reached by keyboard.
+    regions = [attrs for attrs in page.all("div") if attrs.get("class") == "scroll"]
+    assert len(regions) == len(page.all("table"))
+    assert all(attrs["tabindex"] == "0" and attrs["aria-label"] for attrs in regions)
+
+
+TITLES = {"trust": "Trust:", "caution": "Caution:", "do not trust": "Do not trust"}
+
+
+def test_the_verdict_comes_first_with_every_reason(near, far, page):
+    refused = Parsed(report_html(far))
+    for audit, text in ((near, page.text), (far, refused.text)):
+        first, rest = text.split("Value against current practice", 1)
+        assert TITLES[audit.verdict] in first
+        assert audit.headline.cells()["value"] in first
+        assert audit.practice.cells()["value"] in first
+        for finding in audit.findings:
+            assert finding.code in first
+            assert finding.message[1:] in first
+        assert all(row.label in rest for row in audit.table)
+    assert far.verdict == "do not trust" != near.verdict
+    assert "cannot be evaluated on this log" in refused.text
+    assert "cannot be evaluated on this log" not in page.text
+
+
+def test_every_part_is_there(page, near):
+    for words in (
+        "What can and cannot be said",
+        "calibration of the behaviour models",
+        "would have taken"
+        if near.comparison.choice.by_paper != near.comparison.recommended
+        else "the same model",
+        "Reliability diagram",
+        "Reliability of importance ratios",
+        "Spread of the weights over time",
+        "Mean weight over time",
+        "Overlap of policy and practice",
+        "Actions of practice and policy",
+        "The most influential episodes",
+        "Values under other choices",
+        "Placebo: a question whose answer is known",
+        "Bounds under unrecorded reasons",
+        "scikit-learn",
+        "fitting behaviour models",
+    ):
+        assert words in page.text, words
+
+
+def test_the_same_audit_gives_the_same_bytes_and_the_numbers_stand_beside(near, html, tmp_path):
+    written, numbers = write_report(near, tmp_path / "a.html")
+    assert written.read_bytes() == html.encode()
+    assert numbers == tmp_path / "a.json"
+    read = json.loads(numbers.read_text())
+    assert read["verdict"] == near.verdict
+    assert read["headline"]["value"] == near.headline.value
+    assert read["figures"]["values"]["rows"][0][1] == near.headline.value
+    assert read["versions"]["caliope"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json"]
+
+
+def test_only_html_files_are_written(near, tmp_path):
+    with pytest.raises(ValueError, match=r"must end in \.html"):
+        write_report(near, tmp_path / "report.pdf")
+
+
+def test_names_from_the_data_cannot_break_out_and_25_actions_are_a_grid(strange, html):
+    assert any(HOSTILE in name for name in strange.data.feature_names)
+    text = report_html(strange)
+    parsed = Parsed(text)  # every tag closed: nothing was opened by a name
+    assert "<script" not in text.lower()
+    assert "onerror" not in {name for _, attrs in parsed.tags for name in attrs}
+    assert "&lt;script&gt;" in text
+    known = {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "a",
+        "header",
+        "h1",
+        "p",
+        "nav",
+        "ul",
+        "li",
+        "main",
+    }
+    known |= {
+        "section",
+        "h2",
+        "h3",
+        "div",
+        "dl",
+        "dt",
+        "dd",
+        "span",
+        "figure",
+        "figcaption",
+        "strong",
+        "details",
+    }
+    known |= {"summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "footer"}
+    known |= {"svg", "g", "path", "defs", "use", "text", "clippath", "rect", "tspan"}
+    assert {tag for tag, _ in parsed.tags} <= known
+    assert strange.data.n_actions == 25
+    assert "Heat map of 25 actions" in text
+    assert "Heat map" not in html
+
+
+def test_an_audit_without_a_single_weight_is_told_too(near):
+    e = near.evidence
+    nothing = Evidence(e.rewards, np.full(len(e.rewards), -np.inf), e.offsets, q=e.q, v=e.v)
+    bounds = replace(near.confounded, gamma=float("nan"), estimate=float("nan"))
+    text = Parsed(report_html(replace(near, evidence=nothing, confounded=bounds))).text
+    assert "100% of the episodes have lost all weight" in text
+
+
+def large(near):
+    """An audit with the tables of a far larger one: 3,000 episodes of 60 steps, 25 actions, thousands of rows."""
+    rng, n, length = np.random.default_rng(0), 3000, 60
+    offsets = np.arange(n + 1) * length
+    names = [f"feature {i} " + "x" * 300 for i in range(400)]
+    data = Trajectories(
+        np.zeros((n * length, 400), dtype=np.float32),
+        rng.integers(0, 90, n * length),
+        np.ones(n * length),
+        offsets,
+        feature_names=names,
+        ids=np.array([f"{'episode ' * 40}{i}" for i in range(n)]),
+    )
+    evidence = Evidence(np.ones(n * length), rng.normal(0, 0.3, n * length), offsets)
+    return replace(
+        near,
+        data=data,
+        evidence=evidence,
+        wanted=np.full((n * length, 90), 1 / 90),
+        others=replace(near.others, rows=near.others.rows * 500),
+        settings=dict(near.settings) | {f"setting {i}": "y" * 5000 for i in range(200)},
+    )
+
+
+def test_the_page_stays_small_whatever_the_data(near, tmp_path):
+    page, _ = write_report(large(near), tmp_path / "large.html")
+    assert page.stat().st_size < 2_000_000
+    text = page.read_text()
+    assert "The first 40 of 400 rows." in text
+    assert "Of 90 actions the 30" in text
+
+
+def test_both_colour_schemes_have_enough_contrast():
+    css = (Path(caliope.report.__file__).parent / "templates" / "style.css").read_text()
+    schemes = [
+        dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", part)) for part in re.findall(r":root \{[^}]*\}", css)
+    ]
+    assert len(schemes) == 3  # light, dark, paper
+    for colours in schemes:
+        for ink in ("ink", "muted", "link"):
+            for ground in ("page", "soft"):
+                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+        for word in ("good", "care", "bad"):
+            assert contrast(colours[word], colours["page"]) >= 4.5
+            assert contrast(colours[word], colours[f"{word}-soft"]) >= 4.5
+            assert contrast(colours["ink"], colours[f"{word}-soft"]) >= 4.5
+        for line in ("c0", "c1", "c2", "c3", "c4", "c5", "c7"):
+            assert contrast(colours[line], colours["page"]) >= 3
+
+
+def contrast(a, b):
+    """WCAG 2: lighter over darker, each plus 0.05."""
+    bright = sorted((luminance(a), luminance(b)), reverse=True)
+    return (bright[0] + 0.05) / (bright[1] + 0.05)
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_contrast_of_black_on_white():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)  # (1 + 0.05) / (0 + 0.05)
+
+
+# -- the numbers behind the figures --
+
+
+def test_weights_over_time_against_a_loop():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 9, 50)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ratio = rng.normal(0, 1, offsets[-1])
+    ratio[rng.random(len(ratio)) < 0.1] = -np.inf
+    found = weights_over_time(Evidence(np.zeros(len(ratio)), ratio, offsets))
+    assert found.step.tolist() == list(range(1, lengths.max() + 1))
+    for t in range(lengths.max()):
+        # An ended trajectory keeps its last weight.
+        logs = np.array([ratio[a:b][: t + 1].sum() for a, b in pairwise(offsets)])
+        rho = np.exp(logs)
+        assert found.under_way[t] == (lengths > t).sum()
+        assert found.mean[t] == pytest.approx(rho.mean())
+        assert found.se[t] == pytest.approx(rho.std() / np.sqrt(50))
+        assert found.effective[t] == pytest.approx(rho.sum() ** 2 / (rho**2).sum())
+        assert found.without[t] == np.mean(rho == 0)
+        for i, level in enumerate(LEVELS):
+            # The smallest weight that at least this share of the trajectories does not exceed.
+            expected = np.sort(logs)[int(np.ceil(level * 50)) - 1] / np.log(10)
+            assert found.log10[i, t] == pytest.approx(expected)
+
+
+def test_weights_of_a_long_log_are_shown_at_forty_steps():
+    e = Evidence(np.zeros(500), np.full(500, 0.01), [0, 250, 500])
+    found = weights_over_time(e)
+    assert len(found.step) == 40
+    assert found.step[[0, -1]].tolist() == [1, 250]
+    assert found.mean[-1] == pytest.approx(np.exp(2.5))
+
+
+def test_overlap_against_a_loop():
+    rng = np.random.default_rng(0)
+    acted = rng.dirichlet([0.05, 0.3, 1, 2], 40)
+    wanted = rng.dirichlet([1, 1, 1, 1], 40)
+    found = overlap(wanted, acted)
+    policy, practice, rare = np.zeros(6), np.zeros(6), 0.0
+    for e, b in zip(wanted.ravel(), acted.ravel(), strict=True):
+        place = next(i for i in range(6) if b < found.edges[i + 1] or i == 5)
+        policy[place] += e / 40
+        practice[place] += b / 40
+        rare += e / 40 if b < 0.01 else 0.0
+    np.testing.assert_allclose(found.policy, policy)
+    np.testing.assert_allclose(found.practice, practice)
+    assert found.rare == pytest.approx(rare)
+    assert found.policy.sum() == pytest.approx(1)
+
+
+def test_how_much_the_heaviest_episodes_hold():
+    # Weights 8, 4 and nine times 1: 21 in all.
+    e = Evidence(np.zeros(11), np.log([1.0] * 9 + [8.0, 4.0]), np.arange(12))
+    assert weight_shares(e) == pytest.approx({1: 8 / 21, 10: 20 / 21})
+
+
+def test_a_long_table_is_cut_and_says_so():
+    found = grid("Many", [{"i": i, "x": float(i)} for i in range(50)], most=10)
+    assert len(found.rows) == 10
+    assert found.note == "The first 10 of 50 rows."
+    assert found.classes == ["n", "n"]
+    assert grid("Few", [{"name": "a", "x": float("nan")}]).shown == [["a", "none"]]
+
+
+def test_labels_are_no_mathematics():
+    assert label_text(r"$\frac{1}{0}$") == r"\$/frac{1}{0}\$"
+    assert len(label_text("x" * 500)) == 44
+    assert label_texts(["a" * 99, "a" * 98, "b"])[0].endswith("(1)")
