@@ -248,6 +248,7 @@ def large(near):
         data=data,
         evidence=evidence,
         wanted=np.full((n * length, 90), 1 / 90),
+        acted=np.full((n * length, 90), 1 / 90),
         others=replace(near.others, rows=near.others.rows * 500),
         settings=dict(near.settings) | {f"setting {i}": "y" * 5000 for i in range(200)},
     )

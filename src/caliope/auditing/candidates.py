@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from caliope.behaviour import (
     NeighbourPolicy,
+    PooledPolicy,
     TabularFrequencies,
     default_model,
     default_models,
@@ -34,7 +35,8 @@ def candidate_models(data: Trajectories, *, random_state: int = 0) -> Mapping[st
     models["neighbours"] = make_pipeline(
         StandardScaler(), NeighbourPolicy(50, shrinkage="cv", bandwidth="cv")
     )
-    models["forest"] = members["forest"]
+    # In a pool of its own: a forest rules out what none of its leaves has seen, and the pool shrinks it.
+    models["forest"] = PooledPolicy({"forest": members["forest"]}, random_state=random_state)
     models[POOL] = default_model(present=present_columns(data.feature_names), random_state=random_state)
     return models
 

@@ -19,15 +19,8 @@ _MOST = 30  # bars
 
 def overlap_section(audit: Audit) -> Section:
     """How often practice does what the policy would do."""
-    acted = audit.comparison.details[audit.comparison.recommended].table
     title = "Overlap: does practice ever do what the policy would?"
-    if acted.shape != audit.wanted.shape:
-        text = (
-            "The behaviour models were compared on a sample of this long log, and overlap is not drawn here; finding "
-            "S101, if it stands above, says how much of the policy has no support."
-        )
-        return Section("overlap", "Overlap", title, (Text(text),))
-    found = overlap(audit.wanted, acted)
+    found = overlap(audit.wanted, audit.acted)
     text = (
         "No weighting can tell what an action would do that is never taken. Here is how much of what the new policy "
         "would do falls on actions that practice chooses often, seldom, or hardly ever in the same state. "

@@ -20,10 +20,7 @@ def reliability_section(audit: Audit) -> Section:
         "Small probabilities matter most, since a weight is one divided by a probability: the second diagram shows "
         "them by themselves."
     )
-    same = (
-        details.table.shape == audit.wanted.shape
-    )  # of a long log a sample was compared, and its rows are others
-    found = ratio_reliability(details.table, audit.data, audit.wanted) if same else details.ratios
+    found = ratio_reliability(audit.acted, audit.data, audit.wanted)
     return Section(
         "reliability",
         "Reliability",
