@@ -249,7 +249,7 @@ def test_standardised_files_say_so(written):
         0.5,
     ]
     assert note(cohort, "C106").numbers["gaps"] == 0  # by charttime
-    with pytest.raises(ValueError, match="max_dose_vaso must hold doses from 0"):
+    with pytest.raises(ValueError, match=r"actions cannot be told from .*: the file is standardised"):
         read_cohort(written(scaled), refit_cuts=True)
     with pytest.raises(ValueError, match="the file is standardised"):
         read_cohort(written(scaled), rewards="shaped")
@@ -410,8 +410,45 @@ def test_an_unknown_file_is_told_what_was_looked_for(written):
             r"SOFA must hold numbers, but 1 rows .* 'high' in row 3",
         ),
         ({"action": [0, 1, None, 2, 3]}, {}, "1 of 5 rows have no action"),
+        ({"action": [1.0, 2.0, 3.7, 2.0, 3.0]}, {}, r"whole numbers, got 3.7 \(first of 1 rows\)"),
+        ({"age": [64.0] * 4 + [20_000.0]}, {}, r"in years by their median cannot be 20000 \(first in stay 7"),
+        ({"age": [20_000.0] * 4 + [64.0]}, {}, r"in days by their median cannot be 64 \(first in stay 7"),
+        ({"age": [20_000.0] * 4 + [200_000.0]}, {}, "in days by their median cannot be 200000"),  # 548 years
+        ({"age": [64.0, -3.0, 64.0, 64.0, 64.0]}, {}, "in years by their median cannot be -3"),
+        ({}, {"states": ["HR", "mortality_90d"]}, "'mortality_90d' is known only afterwards"),
+        (
+            {"input_4hourly": [0.0, float("inf"), 0.0, 0.0, 0.0]},
+            {},
+            "input_4hourly must hold doses from 0 .* inf",
+        ),
+        # Between 0 and 1, doses too: 0.4 would be level 3 of a vasopressor, and 0.9 mL level 1 of a fluid.
+        (
+            {
+                "HR": [0.3, 0.4, 0.5, 0.2, 0.3],
+                "max_dose_vaso": [0.0, 0.0, 0.4, 0.9, 0.8],
+                "input_4hourly": [0.0, 0.5, 0.9, 0.4, 0.7],
+            },
+            {},
+            "actions cannot be told from input_4hourly and max_dose_vaso: the file is standardised",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(written, changes, options, message):
     with pytest.raises(ValueError, match=message):
         read_cohort(written(table(**changes)), **options)
+
+
+@pytest.mark.parametrize("name", ["cohort.csv", "cohort.parquet"])
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe garbage", b"a,b\n"])
+def test_empty_and_garbled_files_are_one_line_of_news(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=name) as error:
+        read_cohort(path)
+    assert "\n" not in str(error.value) or "is no sepsis cohort" in str(error.value)
+
+
+@pytest.mark.parametrize("cuts", [(50.0, 10.0, 90.0), (-1.0, 10.0, 90.0), (1.0, 2.0, float("nan"))])
+def test_cut_points_rise(cuts):
+    with pytest.raises(ValueError, match="the fluid cut points must be three rising numbers from 0"):
+        DoseCuts(cuts)

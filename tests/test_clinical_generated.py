@@ -357,8 +357,9 @@ def test_a_hospital_has_the_shares_it_is_given(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_patients": 0}, "n_patients >= 1"),
-        ({"chart_copies": 0}, "chart_copies >= 1"),
+        ({"n_patients": 0}, "n_patients must be a whole number of 1 or more, got 0"),
+        ({"n_patients": 2.5}, "n_patients must be a whole number of 1 or more, got 2.5"),
+        ({"chart_copies": 0}, "chart_copies must be a whole number of 1 or more, got 0"),
         ({"corrupt": True, "file_type": "parquet"}, "write csv.gz"),
         ({"file_type": "xlsx"}, "file_type must be 'csv.gz' or 'parquet'"),
     ],

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from caliope.clinical import STAGES, CohortSettings, Resources, SourceError, build_cohort
-from clinical_tables import COLUMNS, HR, Hospital, at, typical
+from clinical_tables import COLUMNS, HR, PEEP, Hospital, at, typical
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -208,7 +208,7 @@ def test_corrupt_rows_are_counted_and_change_nothing_else(tmp_path):
         ("vasopressors", "unknown unit"): 1,
     }
     reasons = dict(bad.flow.select("reason", "stays_removed").rows())
-    assert reasons["impossible or missing dates, age or sex"] == 2
+    assert reasons["impossible or missing dates, age, sex or outcome"] == 2
     assert reasons["nothing charted in the record"] == 1
     assert bad.rows.equals(good.rows)
 
@@ -230,7 +230,6 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(tmp_path, expected):
 
     with pytest.raises(KeyboardInterrupt):
         build_cohort(folder, resources=Resources(keep_stages=kept), progress=stop_after_the_measurements)
-    (folder / "chartevents.csv.gz").unlink()  # not needed any more
     again = []
     cohort = build_cohort(
         folder, resources=Resources(keep_stages=kept), progress=lambda stage, _: again.append(stage.name)
@@ -241,3 +240,107 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(tmp_path, expected):
     other = CohortSettings(fill="median")
     with pytest.raises(FileExistsError, match="something else than the stages of this job"):
         build_cohort(folder, settings=other, resources=Resources(keep_stages=kept))
+
+
+def counted(cohort):
+    return {(table, problem): rows for table, problem, rows in cohort.quality.rows()}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_every_line_that_a_stray_quote_swallows_is_counted(tmp_path, ending):
+    import gzip
+
+    folder = typical().write(tmp_path / "raw", ending=ending)
+    path = folder / f"labevents{ending}"
+    opener = gzip.open if ending.endswith("gz") else open
+    with opener(path, "rb") as file:
+        lines = file.read().splitlines(keepends=True)
+    assert len(lines) == 1 + 20
+    # A quote before the value of the sixth row is closed in the twelfth: the six lines after the sixth are its text.
+    lines[6] = lines[6].replace(b",90,", b',"90,')
+    lines[12] = lines[12].replace(b",140,", b',140",')
+    assert sum(line.count(b'"') for line in lines) == 2
+    with opener(path, "wb") as file:
+        file.write(b"".join([*lines, b"\r\n"]))  # and a blank line at the end is nobody's loss
+    cohort = build_cohort(folder)
+    lost = {problem: rows for (table, problem), rows in counted(cohort).items() if table == "labevents"}
+    assert lost["line that is no row: within the quotes of another"] == 6
+    # A quote that is never closed takes the rest of the file.
+    lines[12] = lines[12].replace(b'"', b"")
+    with opener(path, "wb") as file:
+        file.write(b"".join(lines))
+    lost = counted(build_cohort(folder))
+    assert lost["labevents", "line that is no row: within the quotes of another"] == 20 - 6
+
+
+def test_text_in_quotes_is_no_lost_line(tmp_path):
+    quality = build_cohort(ward().write(tmp_path, ending=".csv")).quality
+    assert '"Zosyn, 4.5 g"' in (tmp_path / "prescriptions.csv").read_text()
+    assert len(quality) == 0
+
+
+def test_two_copies_of_a_table_are_refused(tmp_path):
+    folder = ward().write(tmp_path / "raw")
+    (folder / "older").mkdir()
+    (folder / "older" / "LABEVENTS.csv").write_text("x")
+    with pytest.raises(
+        SourceError, match=r"labevents is there twice, as .*labevents.csv.gz and as .*LABEVENTS"
+    ):
+        build_cohort(folder)
+    (folder / "older" / "LABEVENTS.csv").unlink()
+    (folder / "labevents").mkdir()
+    (folder / "labevents" / "part-0.csv").write_text("x")
+    with pytest.raises(SourceError, match=r"labevents is there twice, .* and as .*labevents: keep one"):
+        build_cohort(folder)
+
+
+def test_mixed_line_endings_and_bad_bytes_name_the_file(tmp_path):
+    folder = ward().write(tmp_path / "raw", ending=".csv")
+    path = folder / "labevents.csv"
+    good = path.read_bytes()
+    path.write_bytes(good.replace(b"\r\n", b"\n", 9))
+    with pytest.raises(SourceError, match=r"labevents\.csv: .* give all lines one ending \(dos2unix does\)"):
+        build_cohort(folder)
+    path.write_bytes(good.replace(b"value,", b"valu\xe9,"))
+    with pytest.raises(SourceError, match=r"labevents\.csv is no UTF-8 text: .* iconv"):
+        build_cohort(folder)
+    path.write_bytes(good + b"1,10,50983,2150-01-02 09:00:00,caf\xe9,140\r\n")
+    assert counted(build_cohort(folder)) == {("labevents", "line that is no row: invalid encoding"): 1}
+
+
+def test_nothing_is_written_as_empty_text_or_as_nan_too(small, tmp_path):
+    h = ward().chart(PEEP, 1, 5)
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for name, frame in as_frames(h.write(tmp_path / "csv")):
+        if name == "chartevents":
+            empty = pl.col("itemid") == PEEP
+            frame = frame.with_columns(
+                value=pl.when(empty).then(pl.lit("")).otherwise("value"),
+                valuenum=pl.when(empty).then(float("nan")).otherwise("valuenum"),
+            )
+        frame.write_parquet(folder / f"{name}.parquet")
+    cohort = build_cohort(folder)
+    assert cohort.rows["mechvent"].sum() == 0
+    assert counted(cohort) == {("chartevents", "nothing written"): 1}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:secret@[bad",
+        "postgresql://u:secret",
+        "postgresql://u:half@secret@localhost:1/x",
+        "postgresql://u:half/secret@localhost:1/x",
+        "postgres:/u:secret@localhost/x",
+        "POSTGRESQL://u:secret@localhost/x",
+        "postgresql//u:secret@localhost/x",
+    ],
+)
+def test_no_misspelt_address_shows_its_password(address):
+    pytest.importorskip("psycopg")
+    with pytest.raises(SourceError) as error:
+        build_cohort(address)
+    assert "secret" not in str(error.value)
+    assert "\n" not in str(error.value)
+    assert error.value.__cause__ is None

@@ -17,6 +17,7 @@ from clinical_tables import (
     HR,
     LACTATE,
     MEAN,
+    NOREPINEPHRINE,
     PEEP,
     PLATELETS,
     PO2,
@@ -129,6 +130,7 @@ def test_fluids_count_by_tonicity_and_unit(build):
     cases = [
         (220862, 100, "ml", 500, 500),  # albumin 25%: five times its volume
         (225159, 500, "ml", 250, 250),  # half saline: half
+        (225941, 400, "ml", 100, 100),  # quarter saline: a quarter
         (220995, 50, "mEq", 333, 333),  # bicarbonate 8.4%: 1 mEq is 1 mL, 50 x 6.66
         (SALINE, 1, "L", 1000, 1),  # as published a litre is a millilitre
         (227531, 50, "grams", 550, 137.5),  # mannitol 25%: 4 mL a gram, 50 x 4 x 2.75; as published 50 x 2.75
@@ -170,6 +172,26 @@ def test_urine_is_summed_without_what_was_flushed_in(build):
         0, named=True
     )
     assert (one["output_4hourly"], one["output_total"]) == (3220, 3220)
+
+
+def test_what_is_flushed_in_is_taken_off_later_windows_too(stages):
+    # 200 mL of urine; 500 mL flushed in at hour 5 and out again, with 100 mL of urine, at hour 9; 40 mL at hour 13.
+    h = typical().urine(1, 200).urine(5, 500, item=227488).urine(9, 600, item=227489).urine(13, 40)
+    query = "SELECT output_4hourly, output_total, kidneys FROM step_scores WHERE step BETWEEN 0 AND 3 ORDER BY step"
+    # Nothing came out at hour 5: that is not "little urine". 40 mL in four hours are three points.
+    assert stages(h, query) == [(200, 200, 0), (0, 200, 0), (100, 300, 0), (40, 340, 3)]
+    published = stages(h, query, "irrigation_as_urine")
+    assert [row[1] for row in published] == [200, 200, 800, 840]
+
+
+def test_who_is_on_a_ventilator(stages):
+    h = typical(4)
+    h.chart(PEEP, 5, 5, 1).chart(640, 7, "Extubated", 1)  # ventilated in the second window, and not after it
+    h.chart(640, 5, "Extubated", 2).chart(PEEP, 7, 5, 2)  # a new tube
+    h.chart(223849, 5, "Standby", 3)  # a ventilator beside the bed
+    h.chart(223849, 5, "CPAP/PSV", 4).chart(223849, 7, "Standby", 4)
+    query = "SELECT step, icustay_id - 100 FROM step_states WHERE mechvent = 1 AND step BETWEEN 0 AND 2 ORDER BY ALL"
+    assert stages(h, query) == [(1, 1), (1, 2), (1, 4), (2, 2)]
 
 
 ORGANS = ["lungs", "coagulation", "liver", "circulation", "brain", "kidneys"]
@@ -288,6 +310,16 @@ def test_missing_pressures_follow_from_the_others(build):
     assert first(build(h, "narrow_blood_pressure"), "MeanBP")[1] == 85
 
 
+def test_what_follows_from_the_others_keeps_to_the_limits(build):
+    h = sparse(3).chart(MEAN, 1, 190, 1).chart(DIA, 1, 10, 1)  # 3 x 190 - 2 x 10 = 550 mmHg
+    h.chart(MEAN, 1, 200, 2).chart(SYS, 1, 20, 2)  # (3 x 200 - 20) / 2 = 290 mmHg
+    h.lab(51221, 1, 1.0, 3)  # a haematocrit of 1: (1 - 1.216) / 2.862 is below zero
+    cohort = build(h)
+    assert first(cohort, "SysBP")[0] == 120  # what stands for a value never measured
+    assert first(cohort, "DiaBP")[1] == 70
+    assert first(cohort, "Hb")[2] == 13
+
+
 def test_units_are_made_one(build):
     h = sparse().chart(223761, 1, 104.0).chart(223835, 1, 40).chart(226531, 1, 220.462262)
     one = build(h).rows.row(0, named=True)
@@ -302,6 +334,7 @@ def test_oxygen_follows_from_device_and_flow(build):
         ("Nasal cannula", None, 0.21),
         ("Face tent", 8, 0.58),
         ("Non-rebreather", 15, 1.0),
+        ("High flow nasal cannula", 40, 0.7),  # the table ends at 15: more flow is not room air
     ]
     h = typical(len(cases))
     for n, (device, flow, _) in enumerate(cases, start=1):
@@ -324,6 +357,22 @@ def test_items_that_are_something_else_count_only_as_published(build):
     assert (one["Creatinine"], one["Total_bili"], one["Potassium"]) == (1.0, 0.7, 3.0)
     one = build(h, "urine_creatinine", "urine_bilirubin", "wrong_items").rows.row(0, named=True)
     assert (one["Creatinine"], one["Total_bili"], one["Potassium"]) == (90.0, 8.0, 4.0)
+    # Base excess of a capillary is no arterial one, a urinalysis no culture; a manual systolic pressure is one.
+    h = sparse(2).chart(4196, 1, -8.0, 1).chart(442, 1, 90.0, 1)
+    h.rows["microbiologyevents"].pop()
+    h.chart(6035, 1, "sent", 2)
+    cohort = build(h)
+    assert (first(cohort, "Arterial_BE"), first(cohort, "SysBP"), removed(cohort)) == (
+        [0],
+        [90],
+        {"no culture": 1},
+    )
+    cohort = build(h, "wrong_items", "narrow_items")
+    assert (first(cohort, "Arterial_BE"), first(cohort, "SysBP"), removed(cohort)) == (
+        [-8, 0],
+        [120, 120],
+        {},
+    )
 
 
 def test_the_coma_scale_of_metavision_has_three_parts(build):
@@ -441,6 +490,66 @@ def test_the_outcome_is_death_in_hospital_or_within_90_days(build):
     assert build(h, outcome="90 days", terminal_reward=100.0).rows["reward"][-1] == -100
 
 
+def test_without_an_outcome_there_is_no_reward(build):
+    def admitted(**changes):
+        return lambda h, n: h.rows["admissions"][n - 1].update(changes)
+
+    cases = [
+        (admitted(hospital_expire_flag=None), "no outcome"),
+        (admitted(hospital_expire_flag="x"), "no outcome"),
+        (admitted(hospital_expire_flag=2), "no outcome"),
+        (admitted(deathtime=at(90)), "no outcome"),  # and the flag says 0
+        (admitted(deathtime="soon", hospital_expire_flag=1), "unreadable time of death"),
+        (admitted(dischtime="garbage"), "no time of discharge"),
+        (lambda h, n: h.rows["patients"][n - 1].update(dod="not a date"), "unreadable time of death"),
+        (lambda h, n: h.add("admissions", **h.rows["admissions"][n - 1]), None),  # the same once more
+        (
+            lambda h, n: h.add("admissions", **h.rows["admissions"][n - 1] | {"hospital_expire_flag": 1}),
+            "patient or admission written twice, with a difference",
+        ),
+        # Died in hospital: the flag says so, or the time; neither needs the other, nor a date of death.
+        (admitted(hospital_expire_flag=1), None),
+        (admitted(hospital_expire_flag=None, deathtime=at(96)), None),
+    ]
+    h = typical(len(cases))
+    for n, (spoil, _) in enumerate(cases, start=1):
+        spoil(h, n)
+    for outcome in ("hospital", "90 days"):
+        cohort = build(h, outcome=outcome)
+        ends = cohort.rows.filter("terminated").sort("icustay_id")
+        assert ends.select("subject_id", "reward").rows() == [(8, 15), (10, -15), (11, -15)]
+        lost = [fault for _, fault in cases if fault]
+        assert removed(cohort) == {"impossible or missing dates, age, sex or outcome": len(lost)}
+        assert {problem: rows for _, problem, rows in cohort.quality.rows()} == {
+            fault: lost.count(fault) for fault in lost
+        } | {"the same admission again": 2}
+
+
+def test_a_row_twice_is_counted_once(build):
+    h = typical()
+    for table in ("patients", "admissions", "icustays"):
+        h.add(table, **h.rows[table][0])
+    cohort = build(h)
+    assert cohort.quality.rows() == [
+        ("admissions", "the same admission again", 1),
+        ("icustays", "the same stay twice", 1),
+        ("patients", "the same patient again", 1),
+    ]
+    assert len(cohort.rows) == 11
+
+
+def test_doses_that_nobody_gives_are_counted(build):
+    h = typical().drip(5000, 5, 9).infusion(SALINE, 5, 9, rate=250)
+    h.infusion(NOREPINEPHRINE, 5, 9, amount=4, unit="mg", per=None)
+    cohort = build(h)
+    assert cohort.rows["max_dose_vaso"].sum() + cohort.rows["input_4hourly"].sum() == 0
+    assert cohort.quality.rows() == [
+        ("fluids", "a rate without an amount", 1),
+        ("vasopressors", "above 10 micrograms/kg/min", 1),
+        ("vasopressors", "an amount without a rate", 1),
+    ]
+
+
 def test_a_dose_on_a_limit_belongs_to_the_level_above(build):
     cases = [(0.079, 1), (0.08, 2), (0.224, 2), (0.225, 3), (0.449, 3), (0.45, 4), (3.0, 4)]
     h = typical(len(cases))
@@ -457,6 +566,22 @@ def test_cut_points_can_be_refitted_on_training_patients(build):
     assert cohort.cuts["iv"] == (200, 300, 400)  # quartiles of 100, ..., 500
     assert cohort.rows["iv_level"][:6].to_list() == [1, 2, 3, 4, 4, 0]
     assert cohort.cuts["vaso"] == ()  # nobody had any
+
+
+def test_cut_points_cannot_be_refitted_without_doses_in_training(build):
+    h = typical(2).infusion(SALINE, 5, 6, 1, amount=100).infusion(SALINE, 5, 6, 2, amount=100)
+    rows = build(h, train_share=0.5, seed=1).rows
+    outside = rows.filter(~pl.col("training"))["subject_id"].unique().to_list()
+    assert len(outside) == 1  # with this seed one of the two
+    h.drip(0.3, 5, 9, outside[0])
+    with pytest.raises(ValueError, match="none of them was given vaso, and others were: raise train_share"):
+        build(h, cuts="refit", train_share=0.5, seed=1)
+
+
+def test_a_drip_before_the_first_decision_is_a_vasopressor_too(build):
+    cohort = build(typical(3).drip(0.3, 1, 3.5, 1).drip(0.3, 5, 9, 2))
+    assert first(cohort, "never_vasopressor") == [False, False, True]
+    assert first(cohort, "max_dose_vaso") == [0, 0.3, 0]  # the action of the first decision
 
 
 def test_comorbidities_are_those_coded_before_this_admission(build):

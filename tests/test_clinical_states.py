@@ -141,6 +141,12 @@ def test_interpolation_runs_across_patients():
         ({"hours_before": -1.0}, "hours_before"),
         ({"hours_before": 2.0, "hours_after": 2.0}, "8 hours"),
         ({"lab_delay_hours": -1.0}, "lab_delay_hours"),
+        ({"hours_before": float("nan")}, "hours_before"),
+        ({"terminal_reward": float("nan")}, "terminal_reward must be a number above 0"),
+        ({"terminal_reward": -15.0}, "terminal_reward must be a number above 0"),
+        ({"minimal_age": -5.0}, "minimal_age must lie between 0 and 150"),
+        ({"minimal_age": float("nan")}, "minimal_age must lie between 0 and 150"),
+        ({"seed": 1.5}, "seed must be a whole number"),
     ],
 )
 def test_settings_say_what_they_require(options, message):

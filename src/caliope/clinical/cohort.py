@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from caliope.clinical.settings import CohortSettings
+from caliope.clinical.targets import check_ending
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,6 +73,7 @@ class Cohort:
 
     def write(self, path: str | Path) -> list[Path]:
         """Write ``cohort.parquet`` and beside it ``.flow.csv``, ``.missingness.csv``, ``.quality.csv``, ``.json``."""
+        check_ending(path, ".parquet")
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         written = [target]
@@ -101,8 +103,15 @@ def _share(mask: pl.Series) -> float:
 def read_cohort_tables(connection: DuckDBPyConnection, settings: CohortSettings, database: str) -> Cohort:
     """Collect the results of the last stages."""
     cuts = dict(connection.execute("SELECT drug, cut FROM cuts ORDER BY drug").fetchall())
+    rows = connection.sql("SELECT * FROM cohort ORDER BY icustay_id, bloc").pl()
+    if rows["action"].null_count():
+        lacking = " and ".join(drug for drug, cut in cuts.items() if not cut)
+        raise ValueError(
+            f"cuts='refit' needs doses of training patients, but none of them was given {lacking}, and others were: "
+            "raise train_share, change the seed, or use cuts='raghu'."
+        )
     return Cohort(
-        rows=connection.sql("SELECT * FROM cohort ORDER BY icustay_id, bloc").pl(),
+        rows=rows,
         flow=connection.sql("SELECT * FROM flow ORDER BY stage").pl(),
         missingness=connection.sql("SELECT * FROM missingness ORDER BY variable").pl(),
         quality=connection.sql("SELECT * FROM quality ORDER BY ALL").pl(),

@@ -94,8 +94,10 @@ def mistakes(**given: Any) -> None:
     from caliope.clinical import tables
     from caliope.clinical.mistakes import effects_of_mistakes
     from caliope.clinical.pipeline import Resources
+    from caliope.clinical.targets import check_target
 
     with _one_line_errors():
+        check_target(given["out"], ".csv", source=given["source"])
         table = effects_of_mistakes(
             given["source"],
             given["names"] or None,
@@ -119,6 +121,9 @@ def mistakes(**given: Any) -> None:
 def _one_line_errors() -> Iterator[None]:
     try:
         yield
+    except KeyboardInterrupt as error:
+        click.echo("Error: interrupted; nothing was written.", err=True)
+        raise click.exceptions.Exit(130) from error
     except (ValueError, ImportError, OSError) as error:
         click.echo(f"Error: {' '.join(str(error).split())}", err=True)
         raise click.exceptions.Exit(2) from error
@@ -128,16 +133,19 @@ def _run(database: str, given: dict[str, Any]) -> None:
     from caliope.clinical import tables
     from caliope.clinical.pipeline import STAGES, Resources, Stage, build_cohort
     from caliope.clinical.sources import plain_name
+    from caliope.clinical.targets import check_target
 
     done = []
 
     def progress(stage: Stage, seconds: float) -> None:
         done.append(stage)
         click.echo(
-            f"{len(done):2d}/{len(STAGES)}  {stage.name:<13}{seconds:8.1f} s  {stage.purpose}", err=True
+            f"{STAGES.index(stage) + 1:2d}/{len(STAGES)}  {stage.name:<13}{seconds:8.1f} s  {stage.purpose}",
+            err=True,
         )
 
     with _one_line_errors():
+        check_target(given["out"], ".parquet", source=given["source"], keep_stages=given["keep_stages"])
         click.echo(f"reading {plain_name(given['source'])}", err=True)
         built = build_cohort(
             given["source"],
@@ -148,7 +156,16 @@ def _run(database: str, given: dict[str, Any]) -> None:
             progress=progress,
         )
         written = built.write(given["out"])
+    if len(done) < len(STAGES):
+        _tell_kept(len(STAGES) - len(done), len(STAGES), given)
     _report(built, written)
+
+
+def _tell_kept(kept: int, stages: int, given: dict[str, Any]) -> None:
+    from caliope.clinical.sources import is_address
+
+    unsure = "; whether the server has changed since cannot be checked" if is_address(given["source"]) else ""
+    click.echo(f"{kept} of {stages} stages taken from {given['keep_stages']}{unsure}", err=True)
 
 
 def _settings(given: dict[str, Any]) -> Any:

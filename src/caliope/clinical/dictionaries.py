@@ -6,8 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from caliope.clinical.csv_files import quoted
 from caliope.clinical.settings import CohortSettings
-from caliope.clinical.sources import quoted
 from caliope.clinical.tables import Database
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def load_dictionaries(connection: DuckDBPyConnection, database: Database, settin
         "variables": f"SELECT * REPLACE ({hold} AS hold_hours) FROM ({whole('variables.csv')})",
         "devices": whole("devices.csv"),
         "oxygen": whole("oxygen.csv"),
+        "ventilator_modes": whole("ventilator_modes.csv"),
         "units": whole("units.csv"),
         "antibiotic_names": whole("antibiotics.csv", _TEXT),
         "antibiotic_gsn": whole("antibiotic_gsn.csv", _TEXT),

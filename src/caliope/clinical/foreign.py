@@ -14,6 +14,7 @@ from caliope.clinical.foreign_formats import (
     CLOCK,
     DOSES,
     FEATURES,
+    HINDSIGHT,
     OUTCOMES,
     STAY,
     Opened,
@@ -108,7 +109,9 @@ def read_cohort(
     opened = open_file(Path(path))
     frame, order_notes = _in_order(opened)
     scaled = is_standardised(frame)
-    actions, action_note = find_actions(frame, cuts=cuts, refit=refit_cuts, first_action=first_action)
+    actions, action_note = find_actions(
+        frame, cuts=cuts, refit=refit_cuts, first_action=first_action, scaled=scaled and not opened.raw_doses
+    )
     frame, died_note = _with_death(frame, outcome)
     last = np.flatnonzero((frame[STAY] != frame[STAY].shift(-1)).fill_null(True).to_numpy())
     numbers, reward_note = _rewards(frame, rewards, terminal, last=last, scaled=scaled)
@@ -210,6 +213,9 @@ def _states(
             raise ValueError(
                 f"no column is called {unknown[0]!r}; there are {', '.join(sorted(frame.columns))}."
             )
+        known_later = [name for name in chosen if name in HINDSIGHT]
+        if known_later:
+            raise ValueError(f"{known_later[0]!r} is known only afterwards: it cannot be part of a state.")
     lacking = [name for name in FEATURES if name not in frame.columns]
     leaking = [name for name in chosen if name in DOSES]
     if leaking:

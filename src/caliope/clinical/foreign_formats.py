@@ -17,6 +17,11 @@ DOSES = (
 )
 # Columns that may say who died, the most usual first; 1 for death in each of them.
 OUTCOMES = ("died", "died_in_hosp", "mortality_90d", "outcome", "died_within_48h_of_out_time")
+# What nobody knows at the time of a decision: no part of a state.
+HINDSIGHT = (
+    *(*OUTCOMES, "died_in_hospital", "died_within_90_days", "delay_end_of_record_and_discharge_or_death"),
+    *("never_vasopressor", "terminated", "reward", "action"),
+)
 
 # The state of Raghu et al. (2017), in their order.
 FEATURES = (
@@ -117,6 +122,7 @@ class Opened:
     frame: pl.DataFrame
     format: str
     remarks: tuple[str, ...]
+    raw_doses: bool = False  # doses in their own units, whatever the scale of the features
 
 
 def open_file(path: Path) -> Opened:
@@ -144,7 +150,7 @@ def open_file(path: Path) -> Opened:
         raise ValueError(f"{path} has {sorted(clash)[0]!r} under two names: drop one of the two columns.")
     frame = frame.rename(names)
     _refuse_text(path, frame)
-    return Opened(frame, found.name, remarks)
+    return Opened(frame, found.name, remarks, raw_doses=found is _CMU_SPLIT)
 
 
 def _refuse_text(path: Path, frame: pl.DataFrame) -> None:
@@ -167,9 +173,16 @@ def read_file(path: Path) -> pl.DataFrame:
     """A CSV or Parquet file; the types of a CSV file are found by reading all of it."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file.")
-    if path.suffix == ".parquet":
-        return pl.read_parquet(path)
-    return pl.read_csv(path, infer_schema_length=None, null_values=["", "NA", "NaN", "nan", "NULL"])
+    try:
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path)
+        else:
+            frame = pl.read_csv(path, infer_schema_length=None, null_values=["", "NA", "NaN", "nan", "NULL"])
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}.") from error
+    if frame.height == 0:
+        raise ValueError(f"{path} has no rows.")
+    return frame
 
 
 def _join_metadata(frame: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, tuple[str, ...]]:

@@ -26,6 +26,11 @@ class DoseCuts:
     fluid: tuple[float, float, float] = (50.0, 180.435, 529.757)  # mL in four hours
     vasopressor: tuple[float, float, float] = (0.08, 0.225, 0.45)  # mcg/kg/min, largest rate
 
+    def __post_init__(self) -> None:
+        for name, cuts in (("fluid", self.fluid), ("vasopressor", self.vasopressor)):
+            if len(cuts) != 3 or not 0 <= cuts[0] <= cuts[1] <= cuts[2] < np.inf:
+                raise ValueError(f"the {name} cut points must be three rising numbers from 0, got {cuts}.")
+
     @classmethod
     def refit(cls, fluid: Float, vasopressor: Float) -> DoseCuts:
         """Quartiles of the doses above zero."""
@@ -47,10 +52,20 @@ def is_standardised(frame: pl.DataFrame) -> bool:
 
 
 def read_ages(frame: pl.DataFrame) -> tuple[pl.DataFrame, Finding]:
-    """Ages in years. A median above 150 must be days."""
+    """Ages in years. A median above 150 must be days; then 150 or less cannot be days of an adult.
+
+    MIMIC-III moves the births of those above 89 years back to about 300 years: they become 91.4, their median.
+    """
     age = frame["age"].cast(pl.Float64)
     days = float(age.drop_nulls().median() or 0.0) > 150  # type: ignore[arg-type]
     years = age / 365.25 if days else age
+    odd = (years < 0) | (years > 320) | ((age <= 150) & days)
+    if odd.any():
+        row = int(odd.arg_max() or 0)
+        raise ValueError(
+            f"ages must all be in years or all in days, and those in {'days' if days else 'years'} by their median "
+            f"cannot be {age[row]:g} (first in stay {frame[STAY][row]}, of {int(odd.sum())} rows). Use one unit."
+        )
     old = years > 150
     frame = frame.with_columns(age=pl.Series(years).set(old.fill_null(False), _HIDDEN_AGE))
     unit = "days and were divided by 365.25" if days else "years"
@@ -82,14 +97,22 @@ def levels(dose: Float, cuts: tuple[float, float, float]) -> Int:
 
 
 def find_actions(
-    frame: pl.DataFrame, *, cuts: DoseCuts | None, refit: bool, first_action: int | None
+    frame: pl.DataFrame, *, cuts: DoseCuts | None, refit: bool, first_action: int | None, scaled: bool
 ) -> tuple[Int, Finding]:
-    """Action 5 * fluid level + vasopressor level of every row, (N,), from whatever the file has."""
+    """Action 5 * fluid level + vasopressor level of every row, (N,), from whatever the file has.
+
+    ``scaled`` says that the doses are on another scale than their own: then they tell no levels.
+    """
     if cuts is None and not refit:
         if "action" in frame.columns:
             return _numbered(frame["action"].cast(pl.Float64).to_numpy(), first_action)
         if {"iv_input", "vaso_input"} <= set(frame.columns):
             return _from_levels(frame)
+    if scaled:
+        raise ValueError(
+            f"actions cannot be told from {FLUID} and {VASOPRESSOR}: the file is standardised, its doses are not in "
+            "their own units. Read the raw file in its place."
+        )
     doses = [_raw_dose(frame, name) for name in (FLUID, VASOPRESSOR)]
     used = DoseCuts.refit(*doses) if refit else cuts or DoseCuts()
     actions = 5 * levels(doses[0], used.fluid) + levels(doses[1], used.vasopressor)
@@ -109,7 +132,7 @@ def find_actions(
 
 def _raw_dose(frame: pl.DataFrame, name: str) -> Float:
     dose = frame[name].cast(pl.Float64).to_numpy()
-    bad = np.flatnonzero(~(dose >= 0))
+    bad = np.flatnonzero(~((dose >= 0) & (dose < np.inf)))
     if len(bad):
         stay = frame[STAY][int(bad[0])]
         raise ValueError(
@@ -124,6 +147,11 @@ def _numbered(actions: Float, first_action: int | None) -> tuple[Int, Finding]:
         raise ValueError(
             f"{int((~np.isfinite(actions)).sum())} of {len(actions)} rows have no action. Drop them."
         )
+    broken = np.flatnonzero(actions != np.floor(actions))
+    if len(broken):
+        raise ValueError(
+            f"actions must be whole numbers, got {actions[broken[0]]:g} (first of {len(broken)} rows)."
+        )
     low, high = float(actions.min()), float(actions.max())
     first = first_action if first_action is not None else int(low >= 1 and high == 25)
     sure = first_action is not None or low == 0 or high == 25
@@ -133,7 +161,7 @@ def _numbered(actions: Float, first_action: int | None) -> tuple[Int, Finding]:
             "They are taken to begin at 0; say first_action=1 if not."
         )
         return actions.astype(np.int64), Finding("C104", "caution", message, {"first_action": 0.0})
-    if (actions != np.floor(actions)).any() or low < first or high > first + 24:
+    if low < first or high > first + 24:
         raise ValueError(
             f"actions must be whole numbers from {first} to {first + 24}, got {low:g} to {high:g}."
         )

@@ -145,8 +145,9 @@ def _as_it_is(tables: Tables) -> Tables:
 def _generate(
     folder: Path, n: int, job: _Job, *, rng: int | np.random.Generator, file_type: FileType
 ) -> Generated:
-    if n < 1 or job.chart_copies < 1:
-        raise ValueError(f"need n_patients >= 1 and chart_copies >= 1, got {n} and {job.chart_copies}.")
+    for name, number in (("n_patients", n), ("chart_copies", job.chart_copies)):
+        if not isinstance(number, int | np.integer) or number < 1:
+            raise ValueError(f"{name} must be a whole number of 1 or more, got {number!r}.")
     if job.corrupt and file_type != "csv.gz":
         raise ValueError(
             "spoilt rows hold text in place of numbers: write csv.gz, or leave out corrupt=True."

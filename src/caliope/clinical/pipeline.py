@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from caliope.clinical.cohort import Cohort, read_cohort_tables
+from caliope.clinical.csv_files import quoted
 from caliope.clinical.dictionaries import load_dictionaries
 from caliope.clinical.resuming import begin, check_kept_file, finish, job_of
 from caliope.clinical.settings import RAGHU_IV_CUTS, RAGHU_VASO_CUTS, CohortSettings
-from caliope.clinical.sources import SourceError, count_rejected, open_source, plain_name, quoted
+from caliope.clinical.sources import SourceError, count_rejected, open_source, plain_name
 from caliope.clinical.tables import MIMIC3, Database
 
 if TYPE_CHECKING:
@@ -68,6 +70,12 @@ class Resources:
     keep_stages: str | Path | None = (
         None  # a DuckDB file in which every stage stays; a killed run goes on from it
     )
+
+    def __post_init__(self) -> None:
+        if re.fullmatch(r"\d+(\.\d+)?\s*[KMGT]i?B", self.memory, re.IGNORECASE) is None:
+            raise ValueError(f"memory must be a size such as 4GB or 500MB, got {self.memory!r}.")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be 1 or more, got {self.threads}.")
 
 
 def build_cohort(
@@ -134,8 +142,24 @@ def _plain_errors(source: str | Path) -> Iterator[None]:
         raise ImportError("the clinical cohort needs DuckDB: pip install 'caliope[clinical]'.") from error
     try:
         yield
+    except (duckdb.InterruptException, RuntimeError) as error:
+        if "interrupt" in str(error).lower():  # how DuckDB passes on Ctrl-C
+            raise KeyboardInterrupt from error
+        raise
     except duckdb.Error as error:
-        raise SourceError(f"{plain_name(source)}: {str(error).splitlines()[0]}") from error
+        raise SourceError(f"{plain_name(source)}: {_news(str(error))}") from error
+
+
+def _news(message: str) -> str:
+    """The first line of an error of DuckDB; for a csv file also its name and what to do."""
+    first = message.splitlines()[0]
+    named = re.search(r"^\s*file = (.+)$", message, re.MULTILINE)
+    if named is None:
+        return first
+    return (
+        f"{named[1]}: {first} Its lines may end in several ways or its quotes be broken: give all lines one ending "
+        "(dos2unix does), and look at its quotes."
+    )
 
 
 def _connect(path: Path, folder: Path, resources: Resources) -> DuckDBPyConnection:

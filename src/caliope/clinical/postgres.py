@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from caliope.clinical.sources import CSV_OPTIONS, Opened, SourceError, check_tables, quoted, text_columns
+from caliope.clinical.csv_files import CSV_OPTIONS, quoted, text_columns
+from caliope.clinical.sources import Opened, SourceError, check_tables
 from caliope.clinical.tables import Database, RawTable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_HOST = r"(\[[0-9a-fA-F:.%]+\]|[^@/?#:,\s\[\]]*)(:\d+)?"
+_ADDRESS = re.compile(
+    rf"postgres(ql)?://([^@/?#:\s]*(:[^@/?#:\s]*)?@)?{_HOST}(,{_HOST})*(/[^@/?#:\s]*)?(\?[^@#\s]*)?"
+)
 CHUNK_BYTES = 128 * 2**20  # text that lies on disk between the server and DuckDB at a time
 
 
@@ -24,6 +30,7 @@ def copy_tables(
         import psycopg
     except ImportError as error:
         raise ImportError("PostgreSQL needs psycopg: pip install 'caliope[clinical]'.") from error
+    _check_address(address)
     try:
         server = psycopg.connect(address, autocommit=True)
     except psycopg.Error as error:
@@ -36,6 +43,22 @@ def copy_tables(
             return [_copy(connection, server, opened) if opened.relation else opened for opened in found]
         except psycopg.Error as error:
             raise SourceError(f"PostgreSQL refused: {str(error).splitlines()[0]}") from error
+
+
+def _check_address(address: str) -> None:
+    """Refuse what is no address before anybody quotes it: a misspelt one puts its password into messages."""
+    import psycopg
+
+    try:
+        psycopg.conninfo.conninfo_to_dict(address)
+        readable = _ADDRESS.fullmatch(address) is not None
+    except psycopg.Error:
+        readable = False
+    if not readable:
+        raise SourceError(
+            "the address of the PostgreSQL server cannot be read: write postgresql://user:password@host:port/database, "
+            "special characters as %40 for @, %3A for :, %2F for /."
+        ) from None
 
 
 def _find(server: Any, table: RawTable, database: Database, schema: str | None) -> Opened:

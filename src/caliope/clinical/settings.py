@@ -140,6 +140,12 @@ class CohortSettings:
             raise ValueError("the record must span at least two windows of four hours: 8 hours in all.")
         if not 0 <= self.lab_delay_hours <= 48:
             raise ValueError(f"lab_delay_hours must lie between 0 and 48, got {self.lab_delay_hours}.")
+        if not 0 <= self.minimal_age <= 150:
+            raise ValueError(f"minimal_age must lie between 0 and 150 years, got {self.minimal_age}.")
+        if not 0 < self.terminal_reward < float("inf"):
+            raise ValueError(f"terminal_reward must be a number above 0, got {self.terminal_reward}.")
+        if not isinstance(self.seed, int):
+            raise ValueError(f"seed must be a whole number, got {self.seed!r}.")
         if not 0 < self.train_share <= 1:
             raise ValueError(f"train_share must be above 0 and at most 1, got {self.train_share}.")
         for name in ("outcome", "cuts", "fill"):

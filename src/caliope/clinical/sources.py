@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from caliope.clinical.csv_files import CSV_OPTIONS, quoted, text_columns
+from caliope.clinical.swallowed import count_swallowed
 from caliope.clinical.tables import Database, RawTable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# Nothing is guessed: a guess from the first rows would change with them. Every column is text until it is checked.
-CSV_OPTIONS = (
-    "auto_detect = false, delim = ',', quote = '\"', escape = '\"', "
-    "ignore_errors = true, store_rejects = true, rejects_limit = 0"
-)
 _ENDINGS = (".parquet", ".csv", ".csv.gz")
 
 
@@ -45,6 +43,7 @@ def open_source(
     """
     text = str(source)
     connection.execute("CREATE OR REPLACE TABLE missing_tables (source_table VARCHAR, without VARCHAR)")
+    connection.execute("CREATE OR REPLACE TABLE swallowed (source_table VARCHAR, lines BIGINT)")
     if is_address(text):
         from caliope.clinical.postgres import copy_tables
 
@@ -55,7 +54,7 @@ def open_source(
         found = _attached(connection, Path(text), database, schema=schema)
     else:
         raise SourceError(
-            f"the source {text!r} is neither a folder of csv or Parquet files, nor a DuckDB file, nor a "
+            f"the source {plain_name(source)!r} is neither a folder of csv or Parquet files, nor a DuckDB file, nor a "
             "postgresql:// address."
         )
     check_tables(found, plain_name(source))
@@ -80,8 +79,9 @@ def check_tables(found: Iterable[Opened], source: str) -> None:
 
 
 def plain_name(source: str | Path) -> str:
-    """What to call a source in a message: an address may hold a password."""
-    return "PostgreSQL" if is_address(source) else str(source)
+    """What to call a source in a message: an address, even a misspelt one, may hold a password."""
+    text = str(source)
+    return "PostgreSQL" if "://" in text or text.strip().lower().startswith("postgres") else text
 
 
 def is_address(source: str | Path) -> bool:
@@ -89,15 +89,19 @@ def is_address(source: str | Path) -> bool:
     return str(source).startswith(("postgresql://", "postgres://"))
 
 
-def quoted(text: str) -> str:
-    """Text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
+def source_files(source: str | Path, database: Database) -> list[Path]:
+    """Every file that will be read; none where the source is a server or does not exist."""
+    place = Path(source)
+    if is_address(source) or not place.exists():
+        return []
+    return [place] if place.is_file() else [p for t in database.tables for p in _paths_of(place, t.name)]
 
 
 def count_rejected(connection: DuckDBPyConnection) -> None:
     """Count in ``rejected`` the lines of csv files that are no rows: too few columns, too many, a broken quote."""
     connection.execute(
-        "CREATE OR REPLACE TABLE rejected (source_table VARCHAR, problem VARCHAR, rows BIGINT)"
+        "CREATE OR REPLACE TABLE rejected AS SELECT source_table, "
+        "'line that is no row: within the quotes of another' AS problem, lines AS rows FROM swallowed"
     )
     there = connection.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'"
@@ -117,8 +121,12 @@ def _make_view(connection: DuckDBPyConnection, opened: Opened) -> None:
         connection.execute(f"CREATE OR REPLACE VIEW source_{table.name} AS SELECT {empty} WHERE false")
         connection.execute("INSERT INTO missing_tables VALUES (?, ?)", [table.name, table.without])
         return
+    # What other programs write for "nothing": an empty text, or a number that is none.
     chosen = ", ".join(
-        f'CAST("{c}" AS VARCHAR) AS {c}' if c in opened.columns else f"NULL::VARCHAR AS {c}" for c in columns
+        f"nullif(nullif(CAST(\"{c}\" AS VARCHAR), ''), 'nan') AS {c}"
+        if c in opened.columns
+        else f"NULL::VARCHAR AS {c}"
+        for c in columns
     )
     # A large table is read once, by the stage that filters it; a small one is kept, because several read it.
     kind = "VIEW" if table.by_item else "TABLE"
@@ -145,14 +153,22 @@ def _files(connection: DuckDBPyConnection, folder: Path, database: Database) -> 
             found.append(Opened(table, relation, _columns(connection, relation)))
         else:
             names = _header(paths)
+            _note_swallowed(connection, table.name, paths, names)
             relation = f"read_csv({listed}, {text_columns(names)}, header = true, {CSV_OPTIONS})"
             found.append(Opened(table, relation, names))
     return found
 
 
-def text_columns(names: Iterable[str]) -> str:
-    """Columns of a csv file as an option of DuckDB: all of them text."""
-    return "columns = {" + ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names) + "}"
+def _note_swallowed(
+    connection: DuckDBPyConnection, table: str, paths: list[Path], names: tuple[str, ...]
+) -> None:
+    for path in paths:
+        try:
+            lines = count_swallowed(connection, path, names)
+        except (OSError, EOFError, zlib.error) as error:
+            raise SourceError(f"{path} cannot be read: {error}.") from error
+        if lines:
+            connection.execute("INSERT INTO swallowed VALUES (?, ?)", [table, lines])
 
 
 def _header(paths: list[Path]) -> tuple[str, ...]:
@@ -160,11 +176,14 @@ def _header(paths: list[Path]) -> tuple[str, ...]:
     found = {}
     for path in paths:
         try:
-            with (gzip.open if path.name.lower().endswith(".gz") else open)(
-                path, "rt", encoding="utf-8-sig", newline=""
-            ) as file:
-                found[path] = tuple(name.strip().lower() for name in next(csv.reader(file), []))
-        except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+            with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+                first = file.readline().decode("utf-8-sig")
+            found[path] = tuple(name.strip().lower() for name in next(csv.reader([first]), []))
+        except UnicodeDecodeError as error:
+            raise SourceError(
+                f"{path} is no UTF-8 text: {error}. Convert it, for instance with iconv."
+            ) from error
+        except (OSError, EOFError, zlib.error, csv.Error) as error:
             raise SourceError(f"{path} cannot be read: {error}.") from error
         if found[path] != found[paths[0]]:
             raise SourceError(f"{path} has other columns than {paths[0].name}.")
@@ -178,16 +197,19 @@ def _paths_of(folder: Path, name: str) -> list[Path]:
     """Files of a table: ``NAME.csv.gz`` in the folder or one below it, or the parts in a folder ``NAME``."""
     everything = sorted(p for p in (*folder.glob("*"), *folder.glob("*/*")) if p.is_file())
     single = [p for p in everything if p.name.lower() in {name + ending for ending in _ENDINGS}]
-    if single:
-        # The same table as csv and as Parquet: the order of endings decides, not the order of the folder.
-        return [min(single, key=lambda p: (_ending(p), str(p)))]
     parts = [
-        p for p in everything if p.parent.name.lower() in {name, f"{name}.parquet"} and _ending(p) is not None
+        p
+        for p in everything
+        if p.parent.name.lower() in {name, f"{name}.parquet"} and _ending(p) is not None and p not in single
     ]
+    # Which of two copies is meant nobody can tell, and they need not agree.
+    copies = [*single, *sorted({p.parent for p in parts})]
+    if len(copies) > 1:
+        raise SourceError(f"the table {name} is there twice, as {copies[0]} and as {copies[1]}: keep one.")
     kinds = {_ending(p) for p in parts}
     if len(kinds) > 1:
         raise SourceError(f"{parts[0].parent} holds files of several kinds; give one kind.")
-    return parts
+    return single or parts
 
 
 def _ending(path: Path) -> int | None:

@@ -23,7 +23,9 @@ followed AS (
            s.died_in_hospital, s.died_within_90_days,
            CASE WHEN getvariable('outcome') = 'hospital' THEN s.died_in_hospital ELSE s.died_within_90_days END AS died,
            lead(d.SOFA) OVER stay AS next_sofa, lead(d.Arterial_lactate) OVER stay AS next_lactate,
-           max(d.max_dose_vaso) OVER (PARTITION BY d.icustay_id) = 0 AS never_vasopressor
+           -- In the whole record, also before the first decision.
+           d.icustay_id NOT IN (SELECT v.icustay_id FROM window_vasopressors v JOIN windows w USING (icustay_id, step)
+                                WHERE w.recorded AND v.max_dose_vaso > 0) AS never_vasopressor
     FROM decisions d JOIN fates f USING (icustay_id) JOIN stays s USING (icustay_id) JOIN infections i USING (icustay_id)
     WHERE f.stage = 99
     WINDOW stay AS (PARTITION BY d.icustay_id ORDER BY d.step)

@@ -40,7 +40,7 @@ INSERT INTO fates SELECT icustay_id, subject_id, 1 FROM icu_stays WHERE fault IS
 
 CREATE OR REPLACE TABLE flow AS
 WITH reasons(stage, reason) AS (VALUES
-    (1, 'impossible or missing dates, age or sex'), (2, 'too young'), (3, 'no antibiotic'), (4, 'no culture'),
+    (1, 'impossible or missing dates, age, sex or outcome'), (2, 'too young'), (3, 'no antibiotic'), (4, 'no culture'),
     (5, 'antibiotic and culture too far apart: no presumed infection'), (6, 'nothing charted in the record'),
     (7, 'SOFA below 2: no sepsis'), (8, 'more than 12 L of urine in 4 h'), (9, 'bilirubin above 10000'),
     (10, 'more than 10 L of fluid in 4 h'), (11, 'no decision: less than a window of treatment in the ICU'),

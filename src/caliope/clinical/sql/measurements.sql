@@ -32,7 +32,9 @@ converted AS (
                 ELSE time END AS time,
            CASE
                WHEN reading = 'charted' THEN CASE WHEN value IS NOT NULL THEN 1 END
-               WHEN reading = 'mode' THEN CASE WHEN value <> 'Other/Remarks' THEN 1 END
+               -- Every mode is one of ventilation, but for those in the list.
+               WHEN reading = 'mode' THEN CASE WHEN value IN (SELECT mode FROM ventilator_modes)
+                   THEN (SELECT ventilated FROM ventilator_modes WHERE mode = r.value) WHEN value IS NOT NULL THEN 1 END
                WHEN reading = 'device' AND variable = 'mechvent' THEN CASE WHEN value = 'Ventilator' THEN 1 END
                WHEN reading = 'extubation' THEN CASE WHEN value IN ('Extubated', 'Self Extubation') THEN 0 END
                WHEN variable = 'Interface' THEN (SELECT code FROM devices d WHERE d.value = lower(trim(r.value)))

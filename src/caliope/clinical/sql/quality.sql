@@ -27,6 +27,10 @@ UNION ALL SELECT 'labevents', variable || ' outside the limits', count(*)
     WHERE i.source_table = 'labevents' AND l.fault IS NULL AND l.number NOT BETWEEN v.low AND v.high GROUP BY ALL
 UNION ALL SELECT source_table, 'the same row again, in the records', CAST(sum(copies - 1) AS BIGINT)
     FROM measurements WHERE copies > 1 GROUP BY ALL
+UNION ALL SELECT 'patients', 'the same patient again', count(*) - count(DISTINCT subject_id)
+    FROM raw_patients WHERE subject_id IS NOT NULL HAVING count(*) > count(DISTINCT subject_id)
+UNION ALL SELECT 'admissions', 'the same admission again', count(*) - count(DISTINCT hadm_id)
+    FROM raw_admissions WHERE hadm_id IS NOT NULL HAVING count(*) > count(DISTINCT hadm_id)
 UNION ALL SELECT 'outputevents', 'the same row again', count(*) - count(DISTINCT (icustay_id, itemid, charttime, number))
     FROM outputs WHERE fault IS NULL HAVING count(*) > count(DISTINCT (icustay_id, itemid, charttime, number))
 UNION ALL FROM rejected

@@ -10,7 +10,9 @@ WITH placed AS (
 SELECT icustay_id, variable, step, max(time) AS last_time, count(*) AS n,
        CASE variable WHEN 'mechvent' THEN max(value)::DOUBLE
                      WHEN 'Interface' THEN arg_max(value, (time, value))::DOUBLE
-                     ELSE sum(value)::DOUBLE / count(*) END AS value
+                     ELSE sum(value)::DOUBLE / count(*) END AS value,
+       -- Ventilated at any time of the window is ventilated; but who was extubated in it is not so after it.
+       CASE variable WHEN 'mechvent' THEN arg_max(value, (time, -value))::DOUBLE END AS final
 FROM placed GROUP BY icustay_id, variable, step;
 
 -- What follows from other values of the same window where it was not charted itself.
@@ -28,11 +30,9 @@ WITH wide AS (
 ),
 derived AS (
     -- Mean pressure is a third systolic and two thirds diastolic.
-    SELECT icustay_id, 'DiaBP' AS variable, step, last_time, (3 * mean - sys) / 2 AS value FROM wide
-        WHERE dia IS NULL AND (3 * mean - sys) / 2 > 0
+    SELECT icustay_id, 'DiaBP' AS variable, step, last_time, (3 * mean - sys) / 2 AS value FROM wide WHERE dia IS NULL
     UNION ALL SELECT icustay_id, 'MeanBP', step, last_time, (sys + 2 * dia) / 3 FROM wide WHERE mean IS NULL
-    UNION ALL SELECT icustay_id, 'SysBP', step, last_time, 3 * mean - 2 * dia FROM wide
-        WHERE sys IS NULL AND 3 * mean - 2 * dia > 0
+    UNION ALL SELECT icustay_id, 'SysBP', step, last_time, 3 * mean - 2 * dia FROM wide WHERE sys IS NULL
     -- The coma scale from the sedation scale (Ely, JAMA 2003).
     UNION ALL SELECT icustay_id, 'GCS', step, last_time,
         CASE WHEN rass >= -0.5 THEN 15 WHEN rass >= -1.5 THEN 14 WHEN rass >= -2.5 THEN 12
@@ -42,9 +42,11 @@ derived AS (
     UNION ALL SELECT icustay_id, 'Hb', step, last_time, (ht - 1.216) / 2.862 FROM wide WHERE hb IS NULL
     UNION ALL SELECT icustay_id, 'Total_bili', step, last_time, (direct + 0.1752) / 0.6934 FROM wide WHERE bili IS NULL
 )
-SELECT icustay_id, variable, step, last_time, value FROM window_means
+SELECT icustay_id, variable, step, last_time, value, coalesce(final, value) AS later FROM window_means
 UNION ALL
-SELECT icustay_id, variable, step, last_time, value FROM derived WHERE value IS NOT NULL;
+-- What follows from possible values may be impossible.
+SELECT d.icustay_id, d.variable, d.step, d.last_time, d.value, d.value
+FROM derived d JOIN variables v USING (variable) WHERE d.value BETWEEN v.low AND v.high;
 
 -- Between measurements the last value holds, for as long as a clinician would still call it current; then it is only carried.
 CREATE OR REPLACE TABLE held AS
@@ -53,7 +55,7 @@ SELECT w.icustay_id, w.step, v.variable,
             WHEN epoch(w.ends - x.last_time) <= 3600 * v.hold_hours THEN 'held'
             WHEN v.carried = 1 AND epoch(w.ends - x.last_time) <= 7 * 86400 THEN 'carried'
        END AS origin,
-       x.value
+       CASE WHEN x.step = w.step THEN x.value ELSE x.later END AS value
 FROM windows w
 CROSS JOIN variables v
 ASOF LEFT JOIN window_values x

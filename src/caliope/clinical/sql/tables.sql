@@ -2,33 +2,59 @@
 
 -- One row an ICU stay: who, when, and how it ended.
 CREATE OR REPLACE TABLE icu_stays AS
-WITH typed AS (
+WITH patients AS (
+    -- A patient or an admission that is written twice counts once; where the two differ, neither is believed.
+    SELECT *, try_cast(subject_id AS BIGINT) AS patient, count(*) OVER (PARTITION BY patient) > 1 AS contradictory
+    FROM (SELECT DISTINCT * FROM raw_patients)
+    QUALIFY row_number() OVER (PARTITION BY patient ORDER BY gender, dob, anchor_age, anchor_year, dod) = 1
+),
+admissions AS (
+    SELECT *, try_cast(hadm_id AS BIGINT) AS admission, count(*) OVER (PARTITION BY admission) > 1 AS contradictory
+    FROM (SELECT DISTINCT * FROM raw_admissions)
+    QUALIFY row_number() OVER (PARTITION BY admission ORDER BY admittime, dischtime, deathtime, hospital_expire_flag, subject_id) = 1
+),
+typed AS (
     SELECT try_cast(i.subject_id AS BIGINT) AS subject_id, try_cast(i.hadm_id AS BIGINT) AS hadm_id,
            try_cast(i.icustay_id AS BIGINT) AS icustay_id,
            try_cast(i.intime AS TIMESTAMP) AS intime, try_cast(i.outtime AS TIMESTAMP) AS outtime,
            try_cast(a.admittime AS TIMESTAMP) AS admittime, try_cast(a.dischtime AS TIMESTAMP) AS dischtime,
-           try_cast(p.dod AS TIMESTAMP) AS dod,
+           try_cast(p.dod AS TIMESTAMP) AS dod, try_cast(a.deathtime AS TIMESTAMP) AS deathtime,
+           try_cast(a.hospital_expire_flag AS INTEGER) AS expired,
+           p.dod AS dod_written, a.deathtime AS death_written,
+           p.contradictory OR a.contradictory AS contradictory,
            upper(p.gender) AS sex,
            -- MIMIC-III gives the birth, MIMIC-IV the age in one year.
            coalesce(epoch(try_cast(i.intime AS TIMESTAMP) - try_cast(p.dob AS TIMESTAMP)) / 86400,
                     365.25 * (try_cast(p.anchor_age AS DOUBLE) + year(try_cast(i.intime AS TIMESTAMP))
-                              - try_cast(p.anchor_year AS INTEGER))) AS age_days,
-           coalesce(try_cast(a.hospital_expire_flag AS INTEGER) = 1, a.deathtime IS NOT NULL) AS died_in_hospital
+                              - try_cast(p.anchor_year AS INTEGER))) AS age_days
     FROM raw_icustays i
-    LEFT JOIN raw_admissions a ON try_cast(a.hadm_id AS BIGINT) = try_cast(i.hadm_id AS BIGINT)
-    LEFT JOIN raw_patients p ON try_cast(p.subject_id AS BIGINT) = try_cast(i.subject_id AS BIGINT)
+    LEFT JOIN admissions a ON a.admission = try_cast(i.hadm_id AS BIGINT)
+    LEFT JOIN patients p ON p.patient = try_cast(i.subject_id AS BIGINT)
+),
+ended AS (
+    -- NULL where nothing tells the outcome, or the flag and the time of death tell two.
+    SELECT * EXCLUDE (dod, deathtime, expired, dod_written, death_written),
+           (dod IS NULL AND dod_written IS NOT NULL) OR (deathtime IS NULL AND death_written IS NOT NULL) AS unreadable_death,
+           CASE WHEN expired = 1 THEN true WHEN expired = 0 AND deathtime IS NULL THEN false
+                WHEN expired IS DISTINCT FROM 0 AND deathtime IS NOT NULL THEN true END AS died_in_hospital,
+           coalesce(dod, deathtime, CASE WHEN expired = 1 THEN dischtime END) AS dod
+    FROM typed
 )
 SELECT *,
        CASE WHEN icustay_id IS NULL OR subject_id IS NULL THEN 'no number of stay or patient'
-            WHEN row_number() OVER (PARTITION BY icustay_id ORDER BY intime, outtime, hadm_id, age_days) > 1
+            WHEN row_number() OVER (PARTITION BY icustay_id ORDER BY intime, outtime, hadm_id, subject_id, age_days, died_in_hospital) > 1
                 THEN 'the same stay twice'
             WHEN intime IS NULL OR outtime IS NULL THEN 'no time of arrival or departure'
             WHEN outtime <= intime THEN 'left before arrival'
             WHEN admittime IS NULL THEN 'no admission to hospital'
             WHEN age_days IS NULL OR age_days < 0 OR sex NOT IN ('M', 'F') OR sex IS NULL
                 THEN 'no age or sex'
+            WHEN contradictory THEN 'patient or admission written twice, with a difference'
+            WHEN dischtime IS NULL THEN 'no time of discharge'
+            WHEN unreadable_death THEN 'unreadable time of death'
+            WHEN died_in_hospital IS NULL THEN 'no outcome'
        END AS fault
-FROM typed;
+FROM ended;
 
 -- When each admission ended: what was coded then can be known afterwards.
 CREATE OR REPLACE TABLE admission_ends AS

@@ -6,11 +6,11 @@ WITH given AS (
     SELECT i.icustay_id, i.starttime, i.endtime,
            i.amount * f.tonicity * CASE WHEN getvariable('grams_as_ml') THEN u.published_ml ELSE u.ml END AS ml,
            CASE WHEN i.amount < 0 THEN 'negative'
+                WHEN i.amount IS NULL THEN 'a rate without an amount'
                 WHEN u.ml IS NULL AND i.amount > 0 THEN 'unknown unit' END AS fault
     FROM infusions i JOIN fluids f USING (itemid)
     LEFT JOIN units u ON u.unit = coalesce(i.amountuom, 'ml')
-    WHERE i.fault IS NULL AND i.amount IS NOT NULL
-      AND (i.status IS DISTINCT FROM 'rewritten' OR getvariable('rewritten_fluids'))
+    WHERE i.fault IS NULL AND (i.status IS DISTINCT FROM 'rewritten' OR getvariable('rewritten_fluids'))
 )
 SELECT * FROM given;
 
@@ -33,7 +33,7 @@ FROM (SELECT * FROM bolus UNION ALL SELECT * FROM running) GROUP BY icustay_id, 
 CREATE OR REPLACE TABLE vasopressor_doses AS
 WITH weighed AS (
     SELECT i.*, v.drug, v.equivalent, m.value::DOUBLE AS last_weight
-    FROM (SELECT * FROM infusions WHERE fault IS NULL AND rate IS NOT NULL AND status IS DISTINCT FROM 'rewritten') i
+    FROM (SELECT * FROM infusions WHERE fault IS NULL AND status IS DISTINCT FROM 'rewritten') i
     JOIN vasopressors v USING (itemid)
     ASOF LEFT JOIN (SELECT icustay_id, time, max(value) AS value FROM measurements
                     WHERE variable = 'Weight_kg' AND fault IS NULL GROUP BY ALL) m
@@ -53,7 +53,10 @@ SELECT icustay_id, itemid, drug, starttime, endtime,
            WHEN drug <> 'vasopressin' AND unit = 'mcgmin' THEN equivalent * rate / weight
        END AS dose,
        CASE WHEN rate < 0 THEN 'negative'
-            WHEN dose IS NULL THEN 'unknown unit' END AS fault
+            WHEN rate IS NULL THEN 'an amount without a rate'
+            WHEN dose IS NULL THEN 'unknown unit'
+            -- Ten times what is called refractory shock: a slip of the pen.
+            WHEN dose > 10 THEN 'above 10 micrograms/kg/min' END AS fault
 FROM rated;
 
 -- The largest and the median rate that ran in the window.
@@ -68,14 +71,23 @@ WITH running AS (
 )
 SELECT icustay_id, step, max(dose) AS max_dose_vaso, median(dose) AS median_dose_vaso FROM running GROUP BY icustay_id, step;
 
--- Urine in mL: what was flushed into the bladder is taken off again.
+-- Urine in mL: what was flushed into the bladder is taken off what comes out of it, in that window or in later ones.
 CREATE OR REPLACE TABLE window_urine AS
 WITH placed AS (
-    SELECT o.icustay_id, unnest(window_of(epoch_us(o.charttime), epoch_us(r.origin))) AS step, u.sign * o.number AS ml, u.counted
+    SELECT o.icustay_id, unnest(window_of(epoch_us(o.charttime), epoch_us(r.origin))) AS step, u.sign * o.number AS ml, u.counted,
+           u.sign < 0 AS flushed_in
     FROM (SELECT DISTINCT * FROM outputs WHERE fault IS NULL) o
     JOIN urine_items u USING (itemid) JOIN records r USING (icustay_id)
-)
-SELECT icustay_id, step,
-       greatest(coalesce(sum(ml) FILTER (counted = 'during'), 0), 0)::DOUBLE AS output_4hourly,
-       greatest(sum(ml), 0)::DOUBLE AS with_preadmission, count(*) FILTER (counted = 'during') AS times_charted
-FROM placed GROUP BY icustay_id, step;
+),
+summed AS (
+    SELECT icustay_id, step, coalesce(sum(ml) FILTER (counted = 'during'), 0) AS net,
+           coalesce(sum(ml) FILTER (counted = 'before'), 0) AS preadmission,
+           count(*) FILTER (counted = 'during' AND NOT flushed_in) AS times_charted
+    FROM placed GROUP BY icustay_id, step
+),
+running AS (SELECT *, sum(net) OVER stay AS balance FROM summed WINDOW stay AS (PARTITION BY icustay_id ORDER BY step)),
+-- Urine so far is the largest balance so far: fluid that is still in the bladder is no urine taken back.
+made AS (SELECT *, greatest(max(balance) OVER stay, 0) AS so_far FROM running WINDOW stay AS (PARTITION BY icustay_id ORDER BY step))
+SELECT icustay_id, step, (so_far - coalesce(lag(so_far) OVER stay, 0))::DOUBLE AS output_4hourly,
+       output_4hourly + preadmission::DOUBLE AS with_preadmission, times_charted
+FROM made WINDOW stay AS (PARTITION BY icustay_id ORDER BY step);
