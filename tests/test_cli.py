@@ -5,17 +5,17 @@ import pytest
 from click.testing import CliRunner
 
 from caliope.cli import main
-from caliope.domains import ward
 
 
-def test_the_demo_answers_one_question_and_refuses_the_other():
-    result = CliRunner().invoke(main, ["demo", "--draws", "200"])
+def test_the_demo_audits_a_policy_and_tells_the_truth(tmp_path):
+    page = tmp_path / "demo.html"
+    result = CliRunner().invoke(main, ["demo", "--patients", "80", "--quiet", "--out", str(page)])
     assert result.exit_code == 0, result.output
-    first, second = result.output.split("2. The high dose")
-    assert "do not trust" not in first
-    assert second.count("do not trust") == 3
-    assert f"{ward.WARD.value(ward.EARLIER):.3f}" in first
-    assert f"{ward.WARD.value(ward.AGGRESSIVE):.3f}" in second
+    assert "Verdict: " in result.output
+    # Exact values of a fifth optimal decisions and of the clinicians, at a discount of 0.99 and a cap of 20 steps.
+    assert "8.261; current practice 7.873" in result.output
+    assert page.read_text().startswith("<!DOCTYPE html>") or page.read_text().startswith("<!doctype html>")
+    assert page.with_suffix(".json").exists()
 
 
 @pytest.mark.parametrize("heavy", ["sklearn", "polars", "scipy.stats", "rich"])

@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from caliope.auditing.influence import Influence
@@ -111,6 +113,12 @@ class Audit:
     def to_json(self, *, indent: int | None = 2) -> str:
         """Write the audit as JSON; what is not finite becomes null."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def write_html(self, path: str | Path) -> Path:
+        """Write the report, one page that needs no other file, and its numbers as JSON beside it (extra report)."""
+        # Asked for by name: the report is made of audits, and nothing here is made of it.
+        page: Path = import_module("caliope.report").write_report(self, path)[0]
+        return page
 
 
 def _finite(x: float) -> float | None:

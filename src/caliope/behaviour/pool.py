@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from caliope.behaviour.calibrators import Chain, Shrinkage, Temperature
 from caliope.behaviour.fitting import fit_model, fold_of_groups, group_numbers, out_of_fold
@@ -60,7 +61,10 @@ class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, codes = np.unique(actions, return_inverse=True)
         trajectory = group_numbers(groups, len(x))
         fold = fold_of_groups(trajectory, self.folds, self.random_state)
-        parts = {name: out_of_fold(model, x, codes, trajectory, fold) for name, model in self.members.items()}
+        with _one_blas_thread():
+            parts = {
+                name: out_of_fold(model, x, codes, trajectory, fold) for name, model in self.members.items()
+            }
         logged = np.stack([p[np.arange(len(codes)), codes] for p in parts.values()], axis=1)
         weights = pool_weights(logged)
         self.weights_ = dict(zip(parts, weights.tolist(), strict=True))
@@ -73,11 +77,9 @@ class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.nll_ = {name: mean_nll(p, codes) for name, p in parts.items()} | {
             "pool": mean_nll(self.oof_proba_, codes)
         }
-        self.models_ = {
-            name: fit_model(model, x, codes, trajectory)
-            for name, model in self.members.items()
-            if self.weights_[name] > 0
-        }
+        kept = [name for name in self.members if self.weights_[name] > 0]
+        with _one_blas_thread():
+            self.models_ = {name: fit_model(self.members[name], x, codes, trajectory) for name in kept}
         return self
 
     def predict_proba(self, X: ArrayLike) -> Float:
@@ -94,6 +96,11 @@ class PooledPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The most likely action."""
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
+
+
+def _one_blas_thread() -> Any:
+    """For the small matrices of the members: on a busy machine several threads mostly wait for each other."""
+    return threadpool_limits(1, user_api="blas")
 
 
 def pool_weights(logged: Float, *, n_iterations: int = 300) -> Float:
