@@ -91,25 +91,3 @@ def test_the_error_of_wis_falls_with_the_root_of_n(process):  # 21
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
     # Each error has a relative standard error of 1 / sqrt(600) = 4%; over a span of log 16 the slope has 0.02.
     assert -0.6 < slope < -0.4
-
-
-def test_fitting_the_behaviour_policy_on_the_same_data_beats_knowing_it():  # 22
-    rng = np.random.default_rng(1)
-    initial = rng.dirichlet(np.ones(5))
-    transitions = rng.dirichlet(0.5 * np.ones(5), size=(5, 3))
-    rewards = rng.normal(size=(5, 3))
-    logged = rng.dirichlet(2 * np.ones(3), size=5)
-    target = 0.5 * rng.dirichlet(2 * np.ones(3), size=5) + 0.5 * logged
-    mdp = TabularMDP(initial, transitions, rewards, np.zeros(5, dtype=bool), horizon=8)
-    truth, known, fitted = mdp.value(target), [], []
-    for seed in np.random.SeedSequence(5).spawn(300):
-        data = mdp.simulate(logged, 100, rng=np.random.default_rng(seed))
-        counts = np.zeros((5, 3))
-        np.add.at(counts, (data.states[:, 0].astype(int), data.actions), 1)
-        frequency = cal.TabularPolicy(counts / counts.sum(axis=1, keepdims=True))
-        policy = cal.TabularPolicy(target)
-        known.append(cal.step_wis(cal.gather(data, policy, data["behaviour"])))
-        fitted.append(cal.step_wis(cal.gather(data, policy, frequency)))
-    mse = [np.mean((np.array(x) - truth) ** 2) for x in (known, fitted)]
-    # The reference has 0.134 and 0.065 at n = 100.
-    assert mse[1] / mse[0] < 0.8
