@@ -24,10 +24,12 @@ def values_on(
     Cross-fitted on the trajectories ``which``; the others, which no model has seen, get the mean of the models.
     """
     part = data if len(which) == len(data) else data[which]
-    trees = ExtraTreesRegressor(30, min_samples_leaf=20, max_features="sqrt", n_jobs=-1, random_state=rng)
+    # On one thread: several sum the trees in whatever order they end, and the next round splits elsewhere for the last
+    # digit. For the same reason probabilities that a forest may have summed are rounded.
+    trees = ExtraTreesRegressor(30, min_samples_leaf=20, max_features="sqrt", random_state=rng)
     given = trees if regressor is None else regressor
     rows = data.layout.rows_of(which)
-    fitted, how = _fitted(part, wanted[rows], given, gamma, rng)
+    fitted, how = _fitted(part, np.round(wanted[rows], 12), given, gamma, rng)
     how = f"{type(given).__name__}, {how}, cross-fitted"
     if part is data:
         return fitted.table, how
