@@ -34,9 +34,8 @@ def calibrate_ratios(
 
     fitted on one part of the trajectories and applied to the other; outcomes are not used.
 
-    When it breaks: over eleven simulated domains it recovered half of a true contrast where the plain ratios
-    recovered nine tenths, and its intervals covered in 47 of 100 cases where the effective sample size looked best.
-    It makes its own diagnostics look good. So whatever is estimated from it carries finding W105, "do not trust":
+    When it breaks: with a fitted behaviour policy it recovers only a part of a true contrast, and its intervals cover
+    too seldom where the effective sample size looks best. It makes its own diagnostics look good. So whatever is estimated from it carries finding W105, "do not trust":
     if it and the plain ratios disagree, the log does not say.
 
     Parameters as in :func:`~caliope.gathering.gather`; ``behaviour`` must give the probabilities of all actions, and

@@ -86,7 +86,7 @@ class NetworkPolicy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         best, self.losses_ = np.inf, []
         clearly_better = 0  # the last epoch that was
         for _ in range(self.max_epochs):
-            # One thread: for batches this small several wait for each other, on a busy machine twenty times as long.
+            # One thread: for batches this small several mostly wait for each other on a busy machine.
             with threadpool_limits(1, user_api="blas"):
                 network.partial_fit(x[~held_out], codes[~held_out], classes=np.arange(len(self.classes_)))
             self.losses_.append(mean_nll(_proba(network, x[held_out], len(self.classes_)), codes[held_out]))
