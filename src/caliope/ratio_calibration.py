@@ -35,8 +35,8 @@ def calibrate_ratios(
     fitted on one part of the trajectories and applied to the other; outcomes are not used.
 
     When it breaks: with a fitted behaviour policy it recovers only a part of a true contrast, and its intervals cover
-    too seldom where the effective sample size looks best. It makes its own diagnostics look good. So whatever is estimated from it carries finding W105, "do not trust":
-    if it and the plain ratios disagree, the log does not say.
+    too seldom where the effective sample size looks best. It makes its own diagnostics look good. So whatever is
+    estimated from it carries finding W105, "do not trust": if it and the plain ratios disagree, the log does not say.
 
     Parameters as in :func:`~caliope.gathering.gather`; ``behaviour`` must give the probabilities of all actions, and
     should be cross-fitted.
