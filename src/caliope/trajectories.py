@@ -208,6 +208,13 @@ class Trajectories:
         with np.errstate(over="ignore"):
             return self.states.astype(np.float32) + np.float32(0)
 
+    def sampled(self, max_steps: int, *, rng: np.random.Generator) -> Int:
+        """Numbers of the trajectories, sorted: all, or of a longer log as many as have about so many steps."""
+        if self.n_steps <= max_steps:
+            return np.arange(len(self))
+        size = min(len(self), max(2, int(len(self) * max_steps / self.n_steps)))
+        return np.sort(rng.choice(len(self), size, replace=False))
+
     def returns(self, gamma: float = 1.0) -> Float:
         r"""Discounted return of each trajectory, :math:`G_i = \sum_t \gamma^t r_t`, (n,)."""
         check_gamma(gamma)

@@ -17,7 +17,6 @@ from caliope.behaviour import (
     default_models,
     present_columns,
 )
-from caliope.ragged import Int
 from caliope.trajectories import Trajectories
 
 POOL = "pool and neighbours"  # the default model's name among the candidates
@@ -39,11 +38,3 @@ def candidate_models(data: Trajectories, *, random_state: int = 0) -> Mapping[st
     models["forest"] = PooledPolicy({"forest": members["forest"]}, random_state=random_state)
     models[POOL] = default_model(present=present_columns(data.feature_names), random_state=random_state)
     return models
-
-
-def sample_to_fit(data: Trajectories, max_steps: int, rng: np.random.Generator) -> Int:
-    """Numbers of the trajectories to fit on: all, or as many as have about so many steps, sorted."""
-    if data.n_steps <= max_steps:
-        return np.arange(len(data))
-    size = max(2, int(len(data) * max_steps / data.n_steps))
-    return np.sort(rng.choice(len(data), size, replace=False))

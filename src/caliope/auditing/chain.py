@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caliope.auditing.candidates import candidate_models, sample_to_fit
+from caliope.auditing.candidates import candidate_models
 from caliope.auditing.influence import most_influential
 from caliope.auditing.log_checks import check_log
 from caliope.auditing.multiverse import multiverse
@@ -96,7 +96,7 @@ def audit(
     seeds = [np.random.default_rng(child) for child in np.random.SeedSequence(rng).spawn(4)]
     with begin("checking the log"):
         on_log = check_log(data)
-        which = sample_to_fit(data, fit_steps, seeds[0])
+        which = data.sampled(fit_steps, rng=seeds[0])
         part = data if len(which) == len(data) else data[which]
     with begin("fitting behaviour models"):
         fitted = {

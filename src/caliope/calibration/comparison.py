@@ -345,11 +345,8 @@ class _Study:
 
 def _part_of(data: Trajectories, max_steps: int, rng: np.random.Generator) -> tuple[Trajectories, Int]:
     """Whole trajectories with about ``max_steps`` steps, and the rows that they had."""
-    if data.n_steps <= max_steps:
-        return data, np.arange(data.n_steps)
-    size = max(2, int(len(data) * max_steps / data.n_steps))
-    which = np.sort(rng.choice(len(data), min(size, len(data)), replace=False))
-    return data[which], data.layout.rows_of(which)
+    which = data.sampled(max_steps, rng=rng)
+    return data if len(which) == len(data) else data[which], data.layout.rows_of(which)
 
 
 def _on(name: str, model: Any, log: Trajectories, kept: Int, data: Trajectories) -> Float:

@@ -86,11 +86,8 @@ def balance_table(
 
 def _some(data: Trajectories, max_steps: int, rng: np.random.Generator) -> tuple[Int, Int]:
     """Rows of whole trajectories, and to which of them each belongs, numbered from 0."""
-    if data.n_steps <= max_steps:
-        return np.arange(data.n_steps), data.layout.owner
-    size = max(1, int(len(data) * max_steps / data.n_steps))
-    which = np.sort(rng.choice(len(data), size, replace=False))
-    return data.layout.rows_of(which), np.repeat(np.arange(size), data.lengths[which])
+    which = data.sampled(max_steps, rng=rng)
+    return data.layout.rows_of(which), np.repeat(np.arange(len(which)), data.lengths[which])
 
 
 def _under_the_model(

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from caliope.clinical.foreign_formats import BLOC, CLOCK, FLUID, STAY, VASOPRESSOR
+from caliope.clinical.settings import RAGHU_IV_CUTS, RAGHU_VASO_CUTS
 from caliope.ragged import Float, Int
 from caliope.results import Finding
 
@@ -23,8 +24,8 @@ class DoseCuts:
     By default those of Raghu et al. (2017): quartiles of the doses above zero of MIMIC-III.
     """
 
-    fluid: tuple[float, float, float] = (50.0, 180.435, 529.757)  # mL in four hours
-    vasopressor: tuple[float, float, float] = (0.08, 0.225, 0.45)  # mcg/kg/min, largest rate
+    fluid: tuple[float, float, float] = RAGHU_IV_CUTS  # mL in four hours
+    vasopressor: tuple[float, float, float] = RAGHU_VASO_CUTS  # mcg/kg/min, largest rate
 
     def __post_init__(self) -> None:
         for name, cuts in (("fluid", self.fluid), ("vasopressor", self.vasopressor)):

@@ -9,18 +9,17 @@ import polars as pl
 
 from caliope.clinical.generated_stays import STEP, Batch, clock
 from caliope.clinical.generated_writing import read_data
+from caliope.clinical.settings import RAGHU_IV_CUTS, RAGHU_VASO_CUTS
 from caliope.domains.icu_sepsis import LEVELS
 from caliope.ragged import Float, Int
 
 # Raghu et al. (2017): where the levels of a dose begin, and a largest dose of our own.
 VASOPRESSOR_CUTS = (
     0.0,
-    0.08,
-    0.225,
-    0.45,
+    *RAGHU_VASO_CUTS,
     1.2,
 )  # mcg/kg/min of norepinephrine or its equivalent, largest rate
-FLUID_CUTS = (0.0, 50.0, 180.435, 529.757, 2000.0)  # mL in four hours, adjusted for tonicity
+FLUID_CUTS = (0.0, *RAGHU_IV_CUTS, 2000.0)  # mL in four hours, adjusted for tonicity
 _MARGIN = 0.05  # of a level's width, kept from its ends: rounding must not change the level
 
 

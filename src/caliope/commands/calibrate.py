@@ -34,7 +34,6 @@ def calibrate(log: str, **given: Any) -> None:
 
 def _calibrate(log: str, given: dict[str, Any], *, quiet: bool) -> Any:
     from caliope.auditing import candidate_models
-    from caliope.auditing.candidates import sample_to_fit
     from caliope.behaviour import fit_behaviour
     from caliope.calibration import compare_policies
     from caliope.commands.candidates import models_named
@@ -48,7 +47,7 @@ def _calibrate(log: str, given: dict[str, Any], *, quiet: bool) -> Any:
         stage("reading the log")
         read = read_log(study)
         data = read.data
-        which = sample_to_fit(data, study.fit_steps, np.random.default_rng(study.seed))
+        which = data.sampled(study.fit_steps, rng=np.random.default_rng(study.seed))
         part = data if len(which) == len(data) else data[which]
         models = models_named(study.models, data, seed=study.seed) or candidate_models(
             data, random_state=study.seed
