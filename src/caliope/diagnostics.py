@@ -42,10 +42,11 @@ def effective_n(e: Evidence) -> float:
     common factor. A realised value flatters when overlap is poor: the trajectories that would carry the
     weight were never logged. The mean weight, which should be 1, gives that away.
     """
-    return _kish(e.final_weight)
+    return kish(e.final_weight)
 
 
-def _kish(weights: Float) -> float:
+def kish(weights: Float) -> float:
+    r""":math:`(\sum_i w_i)^2 / \sum_i w_i^2`; 0 where there is no weight."""
     square = float((weights**2).sum())
     return float(weights.sum()) ** 2 / square if square > 0 else 0.0
 
@@ -89,7 +90,7 @@ def _unweighted(estimator: Estimator) -> bool:
 
 def few_effective(estimator: Estimator, e: Evidence) -> Finding | None:
     """Too few effective trajectories for an interval to cover what it says."""
-    n = round(_kish(implied_weights(estimator, e)), 6)  # 200 equal weights may come out a hair below 200
+    n = round(kish(implied_weights(estimator, e)), 6)  # 200 equal weights may come out a hair below 200
     # An unweighted mean needs no more than the central limit theorem.
     enough, too_few = (30, 10) if _unweighted(estimator) else (ENOUGH, TOO_FEW)
     if n >= enough:
@@ -140,7 +141,7 @@ def few_outcomes(estimator: Estimator, e: Evidence) -> Finding | None:
     share = np.bincount(which, weights=weights)
     common = int(share.argmax())
     others = weights[which != common]
-    n = _kish(others) if others.any() else 0.0
+    n = kish(others) if others.any() else 0.0
     if n >= FEW_OUTCOMES:
         return None
     message = f"only {n:.1f} effective trajectories return anything but {values[common]:.4g}; intervals are too short"
@@ -190,7 +191,7 @@ def leaked_lengths(estimator: Estimator, e: Evidence) -> Finding | None:
     leaked = sum(
         len(members)
         for members, part in e.by_length()
-        if len(members) < TINY_GROUP or 0 < _kish(part.final_weight) < 2
+        if len(members) < TINY_GROUP or 0 < kish(part.final_weight) < 2
     )
     share = leaked / len(e)
     if share <= LEAKED[0]:

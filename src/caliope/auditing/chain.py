@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caliope.auditing.candidates import candidate_models
+from caliope.auditing.effective import few_at_a_step, few_in_a_stratum
+from caliope.auditing.groundwork import Groundwork, lay_groundwork
 from caliope.auditing.influence import most_influential
-from caliope.auditing.log_checks import check_log
-from caliope.auditing.multiverse import multiverse
+from caliope.auditing.keeping import Keep, Keeping, forget
+from caliope.auditing.multiverse import Universe, multiverse
 from caliope.auditing.panel import panel
-from caliope.auditing.placebo import run_placebo
 from caliope.auditing.result import Audit
-from caliope.auditing.second import second_model
 from caliope.auditing.stages import Progress, Stages
 from caliope.auditing.values import values_on
-from caliope.auditing.verdicts import agreement, concerning, overturned, propensities
-from caliope.behaviour import fit_behaviour
-from caliope.calibration import compare_policies
+from caliope.auditing.verdicts import agreement, concerning, overturned
 from caliope.confounding import breakdown
 from caliope.estimators import wdr
 from caliope.gathering import gather, target_probabilities
 from caliope.policies import Relative
 from caliope.results import Table
-from caliope.trajectories import Trajectories, check_gamma
+from caliope.trajectories import Trajectories
 from caliope.transforms import clip_weights
 from caliope.uncertainty import difference
 
@@ -45,6 +44,7 @@ def audit(
     fit_steps: int = 10_000,
     rng: int,
     progress: Progress | None = None,
+    work: str | Path | None = None,
 ) -> Audit:
     """Say what a new policy is worth on a log, and whether the number may be believed.
 
@@ -78,85 +78,117 @@ def audit(
         Seed; the same one gives the same audit.
     progress : callable, optional
         Told the name of every stage as it begins.
+    work : path, optional
+        A folder of your own that keeps the fits: an audit that was stopped, called again, goes on where it was.
     """
-    if not isinstance(data, Trajectories):
-        raise TypeError(f"data must be Trajectories (see read_table), got {type(data).__name__}.")
-    check_gamma(gamma)
-    known = None if logged is None else np.asarray(logged, dtype=np.float64)
-    if known is not None and known.shape != (data.n_steps,):
-        raise ValueError(
-            f"logged must hold one probability for each of the {data.n_steps} steps, got shape {known.shape}."
-        )
-    if known is not None and isinstance(target, Relative):
+    keep = (
+        forget
+        if work is None
+        else Keeping.of(work, data.digests, data.ids, models, logged, by, gamma, level, fit_steps, rng)
+    )
+    groundwork = lay_groundwork(
+        data,
+        models,
+        gamma=gamma,
+        logged=logged,
+        by=by,
+        level=level,
+        fit_steps=fit_steps,
+        rng=rng,
+        progress=progress,
+        keep=keep,
+    )
+    return audit_policy(
+        groundwork, target, regressor=regressor, n_draws=n_draws, progress=progress, keep=keep
+    )
+
+
+def audit_policy(
+    groundwork: Groundwork,
+    target: Any,
+    *,
+    regressor: Any = None,
+    n_draws: int = 1000,
+    progress: Progress | None = None,
+    keep: Keep = forget,
+) -> Audit:
+    """The second half of an audit, for one policy; what is known of the log is shared by all of them."""
+    data, chosen, gamma, rng = groundwork.data, groundwork.chosen, groundwork.gamma, groundwork.seed
+    if groundwork.logged is not None and isinstance(target, Relative):
         raise ValueError(
             "a target stated relative to practice needs the probabilities of all actions, which logged does not hold: "
             "leave logged out, or state the target in absolute terms."
         )
     begin = Stages(progress)
-    seeds = [np.random.default_rng(child) for child in np.random.SeedSequence(rng).spawn(4)]
-    with begin("checking the log"):
-        on_log = check_log(data)
-        which = data.sampled(fit_steps, rng=seeds[0])
-        part = data if len(which) == len(data) else data[which]
-    with begin("fitting behaviour models"):
-        fitted = {
-            name: fit_behaviour(model, part, mode="cross", rng=rng)
-            for name, model in (models or candidate_models(data)).items()
-        }
-    with begin("comparing them"):
-        comparison = compare_policies(fitted, data, by=by, level=level, rng=seeds[1])
-        if not comparison.recommended:
-            raise ValueError(f"no behaviour model can be used: {comparison.choice.reason}.")  # type: ignore[union-attr]
-        chosen = fitted[comparison.recommended]
-    behaviour = chosen if known is None else known
     with begin("fitting values"):
         wanted = target_probabilities(data, target, chosen)
-        q, how = values_on(data, which, wanted, regressor, gamma=gamma, rng=rng)
+        if isinstance(keep, Keeping):
+            keep = keep.for_policy(wanted, regressor)
+        q, how = keep(
+            "values",
+            lambda: values_on(data, groundwork.fitted_on, wanted, regressor, gamma=gamma, rng=rng),
+        )
     with begin("gathering evidence"):
-        evidence = gather(data, target, behaviour, gamma=gamma, q=q)
+        evidence = gather(data, target, groundwork.behaviour, gamma=gamma, q=q)
         capped = clip_weights(evidence)
     with begin("estimating"):
-        rows = panel(evidence, capped, n_draws=n_draws, level=level, rng=rng)
-    with begin("placebo"):
-        second = second_model(comparison, fitted, part, rng=rng)
-        placebo = run_placebo(data, second, chosen, gamma=gamma, rng=seeds[2])
+        rows = panel(evidence, capped, n_draws=n_draws, level=groundwork.level, rng=rng)
     with begin("other choices"):
-        others = multiverse(data, target, fitted, gamma=gamma, q=q, rng=rng)
+        others = _other_choices(groundwork, target, q)
     with begin("what would overturn it"):
         influence = most_influential(difference(wdr), capped)
         confounded = breakdown(capped)
     findings = (
-        *on_log,
-        *(() if known is None else propensities(data, known, chosen)),
-        *placebo.findings,
-        *agreement(rows, others),
+        *groundwork.findings,
+        *few_at_a_step(capped),
+        *few_in_a_stratum(capped, groundwork.strata),
+        *agreement(rows, others, len(groundwork.looked_at) / len(data)),
         *overturned(influence, confounded, len(data)),
     )
     return Audit(
         table=Table(tuple(concerning(row, findings) for row in rows), "What the new policy is worth"),
-        comparison=comparison,
-        placebo=placebo,
+        comparison=groundwork.comparison,
+        placebo=groundwork.placebo,
         others=others,
         influence=influence,
         confounded=confounded,
         evidence=capped,
         data=data,
         wanted=wanted,
-        acted=chosen.on(data),
-        settings={
-            "gamma": gamma,
-            "seed": rng,
-            "level": level,
-            "draws": n_draws,
-            "trajectories": len(data),
-            "steps": data.n_steps,
-            "trajectories fitted on": len(part),
-            "behaviour": "logged probabilities"
-            if logged is not None
-            else f"{comparison.recommended}, cross-fitted",
-            "candidates": ", ".join(fitted),
-            "values": how,
-            "weights": "capped at the mean times sqrt(n) / 3 where a row says so",
-        },
-        stages=tuple(begin.done),
+        acted=chosen.probabilities,
+        settings=_settings(groundwork, n_draws, how),
+        stages=(*groundwork.stages, *begin.done),
     )
+
+
+def _other_choices(groundwork: Groundwork, target: Any, q: Any) -> Table[Universe]:
+    """The multiverse, in a long log on a sample of it."""
+    data, which = groundwork.data, groundwork.looked_at
+    part = data if len(which) == len(data) else data[which]
+    rows = data.layout.rows_of(which)
+    asked = (
+        target
+        if hasattr(target, "predict_proba") or isinstance(target, Relative)
+        else np.asarray(target)[rows]
+    )
+    given = {name: replace(each, data=part) for name, each in groundwork.others.items()}
+    return multiverse(part, asked, given, gamma=groundwork.gamma, q=q[rows], rng=groundwork.seed)
+
+
+def _settings(groundwork: Groundwork, n_draws: int, how: str) -> dict[str, Any]:
+    data, recommended = groundwork.data, groundwork.comparison.recommended
+    logged = groundwork.logged is not None
+    return {
+        "gamma": groundwork.gamma,
+        "seed": groundwork.seed,
+        "level": groundwork.level,
+        "draws": n_draws,
+        "trajectories": len(data),
+        "steps": data.n_steps,
+        "trajectories fitted on": len(groundwork.fitted_on),
+        "trajectories of the placebo and of other choices": len(groundwork.looked_at),
+        "behaviour": "logged probabilities" if logged else f"{recommended}, cross-fitted",
+        "candidates": ", ".join(groundwork.fitted),
+        "values": how,
+        "weights": "capped at the mean times sqrt(n) / 3 where a row says so",
+    }

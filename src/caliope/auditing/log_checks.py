@@ -68,9 +68,11 @@ def told_by(feature: Float, actions: Int, owner: Int, n_actions: int) -> float:
 
 def _no_outcome(data: Trajectories) -> Finding | None:
     nothing = np.abs(data.layout.sum_steps(np.abs(data.rewards))) == 0
-    share = float(nothing.mean())
-    if share == 1.0:
+    if nothing.all():
         return Finding("L103", "issue", "every reward in the log is 0: there is nothing to estimate")
+    share = float(nothing.mean())
+    if (data.lengths[nothing] == data.layout.horizon).all():
+        return None  # still there at the longest that an episode lasts: no outcome yet, and none is missing
     last = data.rewards[data.layout.last]
     # Where rewards come at the end alone, an episode without one is an outcome nobody wrote down, or a true 0.
     only_at_the_end = np.count_nonzero(data.rewards) == np.count_nonzero(last)

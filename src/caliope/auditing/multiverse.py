@@ -22,6 +22,7 @@ TREATMENTS: tuple[tuple[str, Callable[[Evidence], Evidence]], ...] = (
     ("as they are", lambda e: e),
     ("capped", clip_weights),
 )
+SHRUNK = "shrunk towards observed care"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Universe:
     """One combination of choices and what comes out of it."""
 
     model: str
+    fit: str  # "cross": no trajectory by a model that has seen it; "same": fitted on the log that it weighs
     weights: str
     estimator: str
     value: float
@@ -39,12 +41,13 @@ class Universe:
     @property
     def name(self) -> str:
         """The choices, in words."""
-        return f"{self.model}, weights {self.weights}, {self.estimator}"
+        return f"{self.model}, {self.fit} fit, weights {self.weights}, {self.estimator}"
 
     def cells(self) -> dict[str, str]:
         """What a printed table shows."""
         return {
             "behaviour model": self.model,
+            "fit": self.fit,
             "weights": self.weights,
             "estimator": self.estimator,
             "value": f"{self.value:.4g}",
@@ -56,6 +59,7 @@ class Universe:
         """What a data frame shows."""
         return {
             "model": self.model,
+            "fit": self.fit,
             "weights": self.weights,
             "estimator": self.estimator,
             "value": self.value,
@@ -86,21 +90,22 @@ def multiverse(
     """
     rows: list[Universe] = []
     for name, behaviour in behaviours.items():
+        fit = getattr(behaviour, "mode", "")
         try:
             raw = gather(data, target, behaviour, gamma=gamma, q=q)
         except SupportError:
-            rows.append(Universe(name, "none", "none", float("nan"), float("nan"), 0.0))
+            rows.append(Universe(name, fit, "none", "none", float("nan"), float("nan"), 0.0))
             continue
         for how, treat in TREATMENTS:
-            rows += _estimated(name, how, treat(raw))
+            rows += _estimated((name, fit, how), treat(raw))
         if getattr(behaviour, "predict_proba", None) is not None:
             shrunk = calibrate_ratios(data, target, behaviour, gamma=gamma, rng=rng)
-            rows += _estimated(name, "shrunk towards observed care", shrunk)
+            rows += _estimated((name, fit, SHRUNK), shrunk)
     return Table(tuple(rows), "The same question under other choices")
 
 
-def _estimated(model: str, how: str, e: Evidence) -> list[Universe]:
+def _estimated(choices: tuple[str, str, str], e: Evidence) -> list[Universe]:
     estimators: tuple[Estimator, ...] = (wis, phwis, wdr) if e.q is not None else (wis, phwis, step_wis)
     practice, n = float(monte_carlo(e)), effective_n(e)
     values = [(label(f), float(f(e))) for f in estimators]
-    return [Universe(model, how, name, value, value - practice, n) for name, value in values]
+    return [Universe(*choices, name, value, value - practice, n) for name, value in values]

@@ -13,6 +13,7 @@ from caliope.values import cross_fitted_q, cross_fitted_q_by_time
 from caliope.values.crossfit import CrossFittedQ
 
 _ROUNDS = 30  # of fitted Q at most, and no more than the longest episode
+_FEATURES = 30  # looked at for every split
 _AT_THE_CAP = 0.02  # of the episodes that are as long as the longest: then their length is capped
 
 
@@ -26,8 +27,7 @@ def values_on(
     part = data if len(which) == len(data) else data[which]
     # On one thread: several sum the trees in whatever order they end, and the next round splits elsewhere for the last
     # digit. For the same reason probabilities that a forest may have summed are rounded.
-    trees = ExtraTreesRegressor(30, min_samples_leaf=20, max_features="sqrt", random_state=rng)
-    given = trees if regressor is None else regressor
+    given = _trees(data, rng) if regressor is None else regressor
     rows = data.layout.rows_of(which)
     fitted, how = _fitted(part, np.round(wanted[rows], 12), given, gamma, rng)
     how = f"{type(given).__name__}, {how}, cross-fitted"
@@ -38,6 +38,12 @@ def values_on(
     new = np.setdiff1d(np.arange(len(data)), which)
     table[data.layout.rows_of(new)] = np.mean([model.on(data[new]) for model in fitted.models], axis=0)
     return table, how
+
+
+def _trees(data: Trajectories, seed: int) -> ExtraTreesRegressor:
+    # Trees that look at few features miss the action among them, and values shrink towards those of practice.
+    features = min(_FEATURES, data.states.shape[1] + data.n_actions)
+    return ExtraTreesRegressor(30, min_samples_leaf=5, max_features=features, random_state=seed)
 
 
 def _fitted(

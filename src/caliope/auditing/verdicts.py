@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from caliope.auditing.influence import Influence
-from caliope.auditing.multiverse import Universe
+from caliope.auditing.multiverse import SHRUNK, Universe
 from caliope.auditing.panel import HEADLINE, PRACTICE
 from caliope.behaviour import FittedBehaviour
 from caliope.confounding import Breakdown
@@ -27,8 +27,11 @@ def concerning(row: Estimate, findings: Sequence[Finding]) -> Estimate:
     return replace(row, findings=(*row.findings, *findings))
 
 
-def agreement(rows: Sequence[Estimate], others: Table[Universe]) -> tuple[Finding, ...]:
-    """Disagreement between estimators that lean on weights and on values, and between reasonable choices."""
+def agreement(rows: Sequence[Estimate], others: Table[Universe], share: float = 1.0) -> tuple[Finding, ...]:
+    """Disagreement between estimators that lean on weights and on values, and between reasonable choices.
+
+    ``share``: of the trajectories, on which the other choices were tried; fewer scatter more.
+    """
     named = {row.name: row for row in rows}
     best, direct = named[HEADLINE], named["dm"]
     found = []
@@ -36,12 +39,16 @@ def agreement(rows: Sequence[Estimate], others: Table[Universe]) -> tuple[Findin
     if not apart <= max(best.interval.width, direct.interval.width):
         message = (
             f"what leans on weights ({best.value:.4g}) and what leans on fitted values alone ({direct.value:.4g}) "
-            "disagree by more than either interval: at least one of them is wrong"
+            "disagree by more than either interval: "
         )
-        found.append(Finding("A101", "caution", message, {"apart": apart}))
-    raw = np.array([row.value for row in others if row.weights != "shrunk towards observed care"])
+        # Fitted values that the log itself refutes are the ones that are wrong.
+        refuted = any(finding.code == "D109" and finding.level == "issue" for finding in direct.findings)
+        message += "the log refutes the fitted values" if refuted else "at least one of them is wrong"
+        found.append(Finding("A101", "note" if refuted else "caution", message, {"apart": apart}))
+    # What was shrunk towards practice, or may have memorised the log, differs for reasons that are known.
+    raw = np.array([row.value for row in others if row.weights != SHRUNK and row.fit != "same"])
     raw = raw[np.isfinite(raw)]
-    if len(raw) > 1 and np.ptp(raw) > 4 * best.interval.width:
+    if len(raw) > 1 and np.ptp(raw) > 4 * best.interval.width / np.sqrt(share):
         message = (
             f"other choices of behaviour model, weights and estimator give {raw.min():.4g} to {raw.max():.4g}, four "
             "times the interval of the estimate or more: the choice decides, not the log"

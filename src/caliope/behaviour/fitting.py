@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -58,6 +58,10 @@ class FittedBehaviour:
         if len(new):
             table[new] = action_probabilities(self.model, data.states[new], table.shape[1])
         return table
+
+    def everywhere(self, data: Trajectories) -> FittedBehaviour:
+        """The same, with its probabilities in another log: once, for all who ask for them."""
+        return self if data is self.data else replace(self, probabilities=read_only(self.on(data)), data=data)
 
 
 def fit_behaviour(

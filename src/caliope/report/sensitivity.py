@@ -13,7 +13,7 @@ from caliope.ragged import Float
 from caliope.report.blocks import Section, Text, grid
 from caliope.report.drawing import GREY, label_text, panel, picture, rows_of_dots
 
-_MOST_ROWS = 24
+_MOST_ROWS, _MOST_DOTS = 36, 300
 _MARKS = ("o", "s", "D", "^", "v", "P")
 
 
@@ -23,14 +23,15 @@ def sensitivity_section(audit: Audit) -> Section:
     values = values[np.isfinite(values)]
     spread = f" Here they run from {values.min():.4g} to {values.max():.4g}." if len(values) else ""
     text = (
-        "Another analyst might have taken another behaviour model, treated large weights otherwise, or used another "
-        f"estimator. These are the answers to the same question under such choices.{spread} If they lie wide apart, "
-        "it is the choice that decides, and not the log. Weights shrunk towards observed care are a sensitivity "
-        "alone: they pull every answer towards practice."
+        "Another analyst might have taken another behaviour model, fitted or recalibrated it otherwise, treated large "
+        "weights otherwise, or used another estimator. These are the answers to the same question under such choices."
+        f"{spread} If they lie wide apart, it is the choice that decides, and not the log. Two choices are there for "
+        "comparison alone: a model fitted on the same data may have memorised it, and weights shrunk towards observed "
+        "care pull every answer towards practice."
     )
     rows = [row.cells() for row in audit.others]
     table = grid("The same question under other choices", rows, most=80, folded=len(rows) > 12)
-    drawn = [row for row in audit.others if np.isfinite(row.value)]
+    drawn = [row for row in audit.others if np.isfinite(row.value)][:_MOST_DOTS]
     pictures = (_multiverse(audit, drawn),) if drawn else ()
     return Section("sensitivity", "Choices", "Sensitivity to choices", (Text(text), *pictures, table))
 

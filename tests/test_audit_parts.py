@@ -1,0 +1,221 @@
+"""Parts of an audit: the groundwork that policies share, what is kept on disk, other choices, effective samples."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import caliope as cal
+from caliope.auditing import audit, audit_policy, check_log, lay_groundwork
+from caliope.auditing.effective import effective_by_step, few_at_a_step, few_in_a_stratum
+from caliope.auditing.keeping import Keeping
+from caliope.auditing.verdicts import agreement
+from caliope.behaviour import NeighbourPolicy, TabularFrequencies
+from caliope.domains import ward
+
+MODELS = {"frequencies": TabularFrequencies(), "neighbours": NeighbourPolicy(20, shrinkage="cv")}
+EARLIER = cal.TabularPolicy(ward.EARLIER)
+
+
+@pytest.fixture(scope="module")
+def log():
+    return ward.simulate(300, rng=0)
+
+
+@pytest.fixture(scope="module")
+def groundwork(log):
+    return lay_groundwork(log, MODELS, rng=0)
+
+
+@pytest.fixture(scope="module")
+def found(groundwork):
+    return audit_policy(groundwork, EARLIER, n_draws=100)
+
+
+def test_policies_audited_on_one_groundwork_get_what_each_would_get_alone(log, groundwork, found):
+    alone = audit(log, EARLIER, MODELS, n_draws=100, rng=0)
+    assert found.to_dict()["estimates"] == alone.to_dict()["estimates"]
+    assert found.to_dict()["other_choices"] == alone.to_dict()["other_choices"]
+    other = audit_policy(groundwork, cal.mix(cal.practice, EARLIER, 0.2), n_draws=100)
+    assert other.placebo is found.placebo
+    assert other.headline.value != found.headline.value
+
+
+# -- other choices --
+
+
+def test_other_choices_hold_k_recalibration_and_the_way_of_fitting(found):
+    models = {row.model for row in found.others}
+    chosen = found.comparison.recommended
+    assert models == {
+        "frequencies",
+        "neighbours",
+        "neighbours, k = 10",
+        "neighbours, k = 40",
+        f"{chosen}, temperature",
+        f"{chosen}, same data",
+    }
+    assert {row.fit for row in found.others if row.model.endswith("same data")} == {"same"}
+    assert {row.fit for row in found.others if not row.model.endswith("same data")} == {"cross"}
+
+
+def test_same_data_is_what_the_model_says_of_its_own_log(log, groundwork):
+    chosen = groundwork.comparison.recommended
+    expected = cal.wis(cal.gather(log, EARLIER, groundwork.fitted[chosen].model))
+    found = audit_policy(groundwork, EARLIER, n_draws=50).others
+    row = next(
+        r
+        for r in found
+        if r.fit == "same" and r.weights == "as they are" and r.estimator == cal.estimators.label(cal.wis)
+    )
+    assert row.value == pytest.approx(expected)
+
+
+def test_a_long_log_tries_other_choices_on_a_sample(log, monkeypatch):
+    monkeypatch.setattr("caliope.auditing.groundwork.LOOKED_AT", 500)
+    found = audit(log, EARLIER, MODELS, n_draws=50, rng=0)
+    some = found.settings["trajectories of the placebo and of other choices"]
+    assert some == found.placebo.n < 150
+    assert found.headline.n == 300
+
+
+# -- effective samples --
+
+
+def evidence(ratios, offsets):
+    steps = len(ratios)
+    return cal.Evidence(np.ones(steps), np.log(ratios), offsets)
+
+
+def test_the_effective_sample_of_each_step():
+    # Three episodes of 2, 2 and 1 steps; weights at step 0: 1, 1, 2; at step 1, of those who reach it: 3 and 1.
+    reached, worth = effective_by_step(evidence([1.0, 3.0, 1.0, 1.0, 2.0], [0, 2, 4, 5]))
+    assert reached.tolist() == [3, 2]
+    np.testing.assert_allclose(worth, [16 / 6, 16 / 10])  # 4^2 / (1 + 1 + 4); 4^2 / (9 + 1)
+
+
+def test_a_late_step_on_which_hardly_anything_weighs_is_found():
+    n = 1000  # all take two steps, and 10 of them carry the weight of the second
+    ratios = np.ones((n, 2))
+    ratios[10:, 1] = 1e-3
+    offsets = 2 * np.arange(n + 1)
+    (finding,) = few_at_a_step(evidence(ratios.ravel(), offsets))
+    assert (finding.code, finding.level, finding.numbers["step"]) == ("A106", "caution", 1)
+    assert few_at_a_step(evidence(np.ones(2 * n), offsets)) == ()
+
+
+def test_a_stratum_without_weight_is_found():
+    ratios = np.ones(400)
+    ratios[200:] = 1e-6
+    ratios[200] = 1.0  # one episode has all the weight of the second half
+    strata = np.repeat(["mild", "severe"], 200)
+    (finding,) = few_in_a_stratum(evidence(ratios, np.arange(401)), strata)
+    assert finding.code == "A107"
+    assert "severe" in finding.message
+    assert few_in_a_stratum(evidence(ratios, np.arange(401)), None) == ()
+
+
+# -- verdicts --
+
+
+def test_values_that_the_log_refutes_do_not_speak_against_the_weights(found):
+    rows = {row.name: row for row in found.table}
+    far = replace(rows["dm"], value=rows["wdr_capped"].value + 100)
+    plain = replace(far, findings=tuple(x for x in far.findings if x.code != "D109"))
+    refuted = replace(plain, findings=(*plain.findings, cal.Finding("D109", "issue", "refuted")))
+    for direct, level in ((plain, "caution"), (refuted, "note")):
+        levels = {x.code: x.level for x in agreement([*(rows | {"dm": direct}).values()], found.others)}
+        assert levels["A101"] == level
+
+
+def test_who_is_still_there_at_the_end_has_no_missing_outcome():
+    # Ten steps at most; 30 of 100 episodes last so long and have no outcome, the others end in +1 or -1.
+    lengths = np.where(np.arange(100) < 30, 10, 5)
+    rewards = np.zeros(lengths.sum())
+    ends = np.cumsum(lengths) - 1
+    rewards[ends[30:]] = np.resize([1.0, -1.0], 70)
+    states = np.random.default_rng(0).normal(size=(len(rewards), 2))
+    data = cal.Trajectories(states, np.resize([0, 1], len(rewards)), rewards, np.append(0, ends + 1))
+    assert "L103" not in {x.code for x in check_log(data)}
+    rewards = rewards.copy()
+    rewards[ends[30:50]] = 0.0  # twenty of those that ended early
+    assert "L103" in {x.code for x in check_log(replace_rewards(data, rewards))}
+
+
+def replace_rewards(data, rewards):
+    return cal.Trajectories(data.states, data.actions, rewards, data.offsets)
+
+
+def test_a_placebo_of_wrong_models_is_a_note_where_probabilities_were_logged(log):
+    blind = {"logistic": LogisticRegression(C=1e-6)}
+    fitted = lay_groundwork(log, blind, rng=0)
+    given = lay_groundwork(log, blind, logged=log["behaviour"], rng=0)
+    assert fitted.placebo.findings == given.placebo.findings
+    assert {x.level for x in given.findings if x.code[0] == "P"} <= {"note"}
+
+
+# -- kept on disk --
+
+
+def test_what_was_kept_is_not_done_again(tmp_path):
+    times = []
+    keep = Keeping.of(tmp_path, "this log")
+    assert keep("a stage", lambda: times.append(1) or 7) == 7
+    assert Keeping.of(tmp_path, "this log")("a stage", lambda: times.append(1) or 8) == 7
+    assert Keeping.of(tmp_path, "another log")("a stage", lambda: 9) == 9
+    assert len(times) == 1
+
+
+def test_a_torn_file_is_made_again(tmp_path):
+    keep = Keeping.of(tmp_path, "this log")
+    keep("a stage", lambda: list(range(1000)))
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:50])
+    assert keep("a stage", lambda: 8) == 8
+
+
+SCRIPT = """
+import sys
+import caliope as cal
+from caliope.domains import ward
+from tests.test_audit_parts import EARLIER, MODELS
+print(cal.audit(ward.simulate(300, rng=0), EARLIER, MODELS, n_draws=50, rng=0, work=sys.argv[1],
+    progress=lambda name: print(name, file=sys.stderr, flush=True)).to_json())
+"""
+
+
+def test_a_killed_audit_goes_on_and_ends_alike(tmp_path):
+    def started(folder):
+        return subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+        )
+
+    killed = started(tmp_path / "killed")
+    assert any(line.strip() == "comparing them" for line in killed.stderr)  # stops there
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    kept = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "killed").glob("behaviour*.joblib")}
+    assert len(kept) == 2
+    time.sleep(0.05)
+    again, whole = (started(tmp_path / name).communicate()[0] for name in ("killed", "whole"))
+    assert {name: (tmp_path / "killed" / name).stat().st_mtime_ns for name in kept} == kept
+    assert without_times(again) == without_times(whole)
+
+
+def without_times(text):
+    found = json.loads(text)
+    found.pop("stages")
+    found["behaviour"].pop("seconds")
+    return found
