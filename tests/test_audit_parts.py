@@ -146,7 +146,7 @@ def test_who_is_still_there_at_the_end_has_no_missing_outcome():
     data = cal.Trajectories(states, np.resize([0, 1], len(rewards)), rewards, np.append(0, ends + 1))
     assert "L103" not in {x.code for x in check_log(data)}
     rewards = rewards.copy()
-    rewards[ends[30:50]] = 0.0  # twenty of those that ended early
+    rewards[ends[30:40]] = 0.0  # ten of those that ended early
     assert "L103" in {x.code for x in check_log(replace_rewards(data, rewards))}
 
 
