@@ -27,3 +27,53 @@ def test_help_does_not_wait_for_heavy_imports(heavy):
 def test_without_a_command_the_help_names_what_there_is():
     result = CliRunner().invoke(main, ["--help"])
     assert "demo" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "help_of"),
+    [
+        (["--colour"], "No such option '--colour'", "caliope"),
+        (["evalute"], "No such command 'evalute'", "caliope"),
+        (["evaluate"], "Missing argument 'LOG'", "caliope evaluate"),
+        (["evaluate", "log.csv", "--gama", "1"], "No such option '--gama'", "caliope evaluate"),
+        (["evaluate", "log.csv", "--gamma", "much"], "'much' is not a valid float", "caliope evaluate"),
+        (["evaluate", "log.csv", "--gamma"], "Option '--gamma' requires an argument", "the command with"),
+        (["evaluate", "log.csv", "other.csv"], "unexpected extra argument (other.csv)", "caliope evaluate"),
+        (["calibrate", "log.csv", "--seed", "1.5"], "'1.5' is not a valid integer", "caliope calibrate"),
+        (["calibrate", "log.csv", "--quiet=no"], "does not take a value", "the command with"),
+        (["cohort", "mimic5"], "No such command 'mimic5'", "caliope cohort"),
+        (["cohort", "mimic3"], "Missing option '--source'", "caliope cohort mimic3"),
+        (["cohort", "mimic3", "--source", "x", "--out", "y", "--cuts", "z"], "'z' is not one of", "mimic3"),
+        (["reproduce", "table9"], "No such command 'table9'", "caliope reproduce"),
+        (["reproduce", "table1", "--times", "0"], "0 is not in the range x>=1", "caliope reproduce table1"),
+        (["reproduce", "table1", "--data", "none.parquet"], "does not exist", "caliope reproduce table1"),
+        (["demo", "--patients", "many"], "'many' is not a valid integer", "caliope demo"),
+    ],
+)
+def test_a_mistake_in_the_options_is_told_in_one_line(arguments, said, help_of):
+    result = CliRunner().invoke(main, arguments, prog_name="caliope")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert said in result.stderr
+    assert result.stderr.endswith(f"{help_of} --help.\n")
+
+
+@pytest.mark.parametrize("arguments", [[], ["cohort"], ["reproduce"]])
+def test_asked_for_nothing_it_shows_the_help(arguments):
+    result = CliRunner().invoke(main, arguments, prog_name="caliope")
+    assert result.output.startswith("Usage: caliope")
+    assert "Commands:" in result.output
+
+
+def test_what_goes_wrong_in_any_command_is_told_in_one_line(tmp_path, monkeypatch):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (folder / "table1.json").write_text("{")
+    arguments = ["reproduce", "docs", "--from", str(folder), "--to", str(tmp_path / "page.md")]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1, result.stderr
+    monkeypatch.setenv("CALIOPE_TRACEBACK", "1")
+    assert isinstance(CliRunner().invoke(main, arguments).exception, ValueError)

@@ -181,6 +181,39 @@ def test_calibrate_compares_models_by_stratum(log):
     assert "fitting frequencies" in text.stderr
 
 
+def test_calibrate_says_what_is_wrong_with_the_log_itself(tmp_path):
+    frame = table(ward.simulate(60, rng=0)).with_columns(
+        told=pl.col("dose") + 0.5
+    )  # recorded after the decision
+    frame.write_parquet(tmp_path / "log.parquet")
+    given = [
+        "calibrate",
+        tmp_path / "log.parquet",
+        *COLUMNS,
+        "--states",
+        "severity,told",
+        "--models",
+        "logistic",
+    ]
+    result = run(*given, "--quiet")
+    assert result.exit_code == 3
+    assert "About the log itself:" in result.stdout
+    assert "'told' alone tells" in result.stdout
+    found = json.loads(run(*given, "--quiet", "--json").stdout)
+    assert "L102" in [finding["code"] for finding in found["log"]]
+
+
+def test_finished_stages_are_kept_and_taken_up_again(log, tmp_path):
+    given = ["evaluate", log, *COLUMNS, "--states", "severity", *TARGET, *FAST, "--json"]
+    plain, first, again = (
+        json.loads(run(*given, *extra).stdout)
+        for extra in ([], ["--work", tmp_path / "work"], ["--work", tmp_path / "work"])
+    )
+    assert plain["estimates"] == first["estimates"] == again["estimates"]
+    kept = sorted(file.name.partition(".")[0] for file in (tmp_path / "work").iterdir())
+    assert kept == ["behaviour-frequencies", "comparison", "other-models", "second-model", "values"]
+
+
 # -- study files --
 
 
@@ -219,7 +252,7 @@ def test_all_mistakes_of_a_study_file_are_told_at_once(tmp_path):
         "6 mistakes",
         "'sates' is no setting (did you mean 'states'?)",
         "gamma must be a number from 0 to 1, got 'much'",
-        "seed must be a whole number from 0, got -1",
+        "seed must be a whole number from 0 to 4294967295, got -1",
         "log is missing",
         "both recommended and model are given",
         "out must end in .html",
@@ -558,7 +591,7 @@ def test_interrupted_it_says_so_and_exits_with_130(log, tmp_path):
     os.kill(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said == "Stopped.\n"
+    assert said == "Stopped; add --work FOLDER to go on where it stops.\n"
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate"])

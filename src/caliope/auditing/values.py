@@ -22,7 +22,7 @@ def values_on(
 ) -> tuple[Float, str]:
     """Values of all actions at every step under the target, (N, A), and how they were fitted.
 
-    Cross-fitted on the trajectories ``which``; the others, which no model has seen, get the mean of the models.
+    Cross-fitted on the trajectories ``which``; the others, which no model has seen, take turns with the models.
     """
     part = data if len(which) == len(data) else data[which]
     # On one thread: several sum the trees in whatever order they end, and the next round splits elsewhere for the last
@@ -36,7 +36,10 @@ def values_on(
     table = np.empty((data.n_steps, data.n_actions))
     table[rows] = fitted.table
     new = np.setdiff1d(np.arange(len(data)), which)
-    table[data.layout.rows_of(new)] = np.mean([model.on(data[new]) for model in fitted.models], axis=0)
+    for turn, model in enumerate(fitted.models):
+        own = new[turn :: len(fitted.models)]
+        if len(own):
+            table[data.layout.rows_of(own)] = model.on(data[own])
     return table, how
 
 

@@ -25,15 +25,15 @@ def calibrate(log: str, **given: Any) -> None:
     """
     as_json, quiet = given.pop("as_json"), given.pop("quiet")
     with one_line_errors():
-        found = _calibrate(log, given, quiet=quiet)
-        _say(found, as_json=as_json)
-        distrusted = _distrusted(found)
+        found, on_log = _calibrate(log, given, quiet=quiet)
+        _say(found, on_log, as_json=as_json)
+        distrusted = _distrusted(found, on_log)
     if distrusted:
         raise click.exceptions.Exit(DISTRUSTED)
 
 
 def _calibrate(log: str, given: dict[str, Any], *, quiet: bool) -> Any:
-    from caliope.auditing import candidate_models
+    from caliope.auditing import candidate_models, check_log
     from caliope.behaviour import fit_behaviour
     from caliope.calibration import compare_policies
     from caliope.commands.candidates import models_named
@@ -47,6 +47,7 @@ def _calibrate(log: str, given: dict[str, Any], *, quiet: bool) -> Any:
         stage("reading the log")
         read = read_log(study)
         data = read.data
+        on_log = check_log(data)
         which = data.sampled(study.fit_steps, rng=np.random.default_rng(study.seed))
         part = data if len(which) == len(data) else data[which]
         models = models_named(study.models, data, seed=study.seed) or candidate_models(
@@ -61,22 +62,27 @@ def _calibrate(log: str, given: dict[str, Any], *, quiet: bool) -> Any:
     for name, text in read.chosen.items():
         if name != "log" and not quiet:
             click.echo(f"{name}: {text}", err=True)
-    return found
+    return found, on_log
 
 
-def _distrusted(found: Any) -> bool:
-    """Whether no model can be taken, or the one that is taken should not be believed."""
+def _distrusted(found: Any, on_log: Any) -> bool:
+    """Whether no model can be taken, or the one that is taken, or the log itself, should not be believed."""
     from caliope.results import verdict
 
-    return not found.recommended or verdict(found[found.recommended].findings) == "do not trust"
+    return not found.recommended or verdict((*found[found.recommended].findings, *on_log)) == "do not trust"
 
 
-def _say(found: Any, *, as_json: bool) -> None:
+def _say(found: Any, on_log: Any, *, as_json: bool) -> None:
     if not as_json:
         click.echo(str(found))
+        if on_log:
+            click.echo("\nAbout the log itself:")
+        for finding in on_log:
+            click.echo(f"  {finding}")
         return
     import json
 
     from caliope.report.numbers import finite
 
-    click.echo(json.dumps(finite(found.to_dict()), indent=2, allow_nan=False))
+    about = {**found.to_dict(), "log": [finding.to_dict() for finding in on_log]}
+    click.echo(json.dumps(finite(about), indent=2, allow_nan=False))

@@ -17,6 +17,12 @@ from caliope.commands.running import DISTRUSTED, collected_warnings, one_line_er
 @with_options(LOG, TARGET)
 @click.option("--out", metavar="FILE.html", help="Write the report there, and its numbers as JSON beside it.")
 @click.option("--draws", type=int, help="Bootstrap draws.  [default: 1000]")
+@click.option(
+    "--work",
+    metavar="FOLDER",
+    help="Keep finished stages there: the same command, stopped and started again, goes on where it was. A folder of "
+    "your own, for what is kept is trusted.",
+)
 @with_options(HOW)
 def evaluate(log: str, **given: Any) -> None:
     """Say what a new policy is worth on a log, and whether to believe it.
@@ -27,20 +33,23 @@ def evaluate(log: str, **given: Any) -> None:
     Exit code: 0 if the number may be used, with caution or without; 3 if it should not be believed; 2 if the input is
     bad, with one line that says what to do.
     """
-    as_json, quiet = given.pop("as_json"), given.pop("quiet")
-    with one_line_errors():
-        found = _evaluate(log, given, as_json=as_json, quiet=quiet)
+    as_json, quiet, work = given.pop("as_json"), given.pop("quiet"), given.pop("work")
+    hint = (
+        "add --work FOLDER to go on where it stops" if work is None else "the same command goes on from here"
+    )
+    with one_line_errors(stopped=f"Stopped; {hint}."):
+        found = _evaluate(log, given, work=work, as_json=as_json, quiet=quiet)
     if found.verdict == "do not trust":
         raise click.exceptions.Exit(DISTRUSTED)
 
 
-def _evaluate(log: str, given: dict[str, Any], *, as_json: bool, quiet: bool) -> Any:
+def _evaluate(log: str, given: dict[str, Any], *, work: str | None, as_json: bool, quiet: bool) -> Any:
     from caliope.commands.study import study_from
 
     study = study_from(log, given, needs_target=True)
     write = _writer(study.out)
     with progress(quiet=quiet) as stage, collected_warnings() as warned:
-        found = _audited(study, stage)
+        found = _audited(study, stage, work)
         if write is not None:
             stage("writing the report")
             write(found, study.out)
@@ -65,7 +74,7 @@ def _writer(out: str | None) -> Any:
     return write_report
 
 
-def _audited(study: Any, stage: Any) -> Any:
+def _audited(study: Any, stage: Any, work: str | None) -> Any:
     from caliope.auditing import audit
     from caliope.auditing.stages import Stages
     from caliope.commands.candidates import models_named
@@ -90,6 +99,7 @@ def _audited(study: Any, stage: Any) -> Any:
         fit_steps=study.fit_steps,
         rng=study.seed,
         progress=stage,
+        work=work,
     )
     return _asked(found, target, log.chosen, begin.done)
 

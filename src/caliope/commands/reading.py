@@ -16,7 +16,10 @@ from caliope.io.sources import open_source
 from caliope.io.tables import read_table
 from caliope.trajectories import Trajectories
 
-_HUGE = 1e100
+_HUGE_REWARD, _HUGE_STATE = (
+    1e100,
+    1e38,
+)  # above, squares of rewards are infinite, and trees cannot hold states
 _LISTED = 12  # names that a note spells out
 _FEW_VALUES = 8  # a numeric column with more is cut into quarters
 _MOST_STRATA = 30
@@ -53,18 +56,28 @@ def read_log(study: Study) -> ReadLog:
         keep=_kept(study),
         n_actions=study.n_actions or len(study.target_columns) or None,
     )
+    _refuse_alone(data)
     _refuse_huge(data)
     return ReadLog(data, chosen)
 
 
+def _refuse_alone(data: Trajectories) -> None:
+    if len(data) < 2:
+        raise ValueError(
+            f"the log holds one episode, {data.ids[0]}, and models are fitted on some and judged on others: bring the "
+            "others, or name the column that tells the episodes apart with --episode."
+        )
+
+
 def _refuse_huge(data: Trajectories) -> None:
-    """Raise where numbers are so large that their squares are not numbers any more: every fit squares them."""
-    sizes = {"the reward": float(np.abs(data.rewards).max())}
-    sizes |= dict(zip(data.feature_names, np.abs(data.states).max(axis=0).tolist(), strict=True))
-    for name, size in sizes.items():
-        if size > _HUGE:
+    """Raise where numbers are so large that nothing can be computed with them."""
+    sizes = {"the reward": (float(np.abs(data.rewards).max()), _HUGE_REWARD)}
+    states = np.abs(data.states).max(axis=0).tolist()
+    sizes |= {name: (x, _HUGE_STATE) for name, x in zip(data.feature_names, states, strict=True)}
+    for name, (size, limit) in sizes.items():
+        if size > limit:
             raise ValueError(
-                f"{name} reaches {size:.3g}, too large to compute with (above {_HUGE:g}): a code for a missing value, "
+                f"{name} reaches {size:.3g}, too large to compute with (above {limit:g}): a code for a missing value, "
                 "or another unit? Correct or rescale it."
             )
 
@@ -113,7 +126,10 @@ def numbers_of(data: Trajectories, name: str, what: str) -> Any:
     try:
         values = np.asarray(data[name], dtype=np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"column {name!r} ({what}) must hold numbers: code its words as numbers.") from None
+        first = next((repr(x) for x in data[name] if not _is_number(x)), str(data[name].dtype))
+        raise TypeError(
+            f"column {name!r} ({what}) must hold numbers, but has {first}: code its words as numbers."
+        ) from None
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         i = data.layout.owner[bad[0]]

@@ -58,8 +58,8 @@ def study_from(source: str, given: Mapping[str, Any], *, needs_target: bool) -> 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{path} is no TOML file: {error}. Write lines such as log = 'stays.parquet'."
         ) from None
@@ -115,11 +115,15 @@ def _text(x: Any) -> bool:
 
 
 def _texts(x: Any) -> bool:
-    return _text(x) or (isinstance(x, list | tuple) and bool(x) and all(map(_text, x)))
+    several = isinstance(x, list | tuple) and all(map(_text, x))
+    return (_text(x) or several) and bool(names_in(x))  # a comma names nothing, nor does p2..p0
 
 
-def _whole(low: int) -> Callable[[Any], bool]:
-    return lambda x: isinstance(x, int) and not isinstance(x, bool) and x >= low
+def _whole(low: int, high: int) -> tuple[Callable[[Any], bool], str]:
+    def fits(x: Any) -> bool:
+        return isinstance(x, int) and not isinstance(x, bool) and low <= x <= high
+
+    return fits, f"must be a whole number from {low} to {high}"
 
 
 def _number(fits: Callable[[float], bool]) -> Callable[[Any], bool]:
@@ -135,10 +139,10 @@ _NEEDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "soften": (_number(lambda x: 0 < x < 1), "must be a number between 0 and 1"),
     "gamma": (_number(lambda x: 0 <= x <= 1), "must be a number from 0 to 1"),
     "level": (_number(lambda x: 0.5 <= x < 1), "must be a number from 0.5 to below 1"),
-    "draws": (_whole(20), "must be a whole number from 20"),
-    "fit_steps": (_whole(100), "must be a whole number from 100"),
-    "n_actions": (_whole(1), "must be a whole number from 1"),
-    "seed": (_whole(0), "must be a whole number from 0"),
+    "draws": _whole(20, 1_000_000),
+    "fit_steps": _whole(100, 10**12),
+    "n_actions": _whole(1, 10_000),  # every decision has a probability of each
+    "seed": _whole(0, 2**32 - 1),  # what scikit-learn takes
     "trust_trees": (lambda x: isinstance(x, bool), "must be true or false"),
 }
 
@@ -161,6 +165,11 @@ def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
         found.append(
             "soften needs practice's probabilities of all actions and propensity holds those of the actions taken: "
             "give one of the two"
+        )
+    given, columns = values.get("n_actions"), values.get("target_columns")
+    if given is not None and _texts(columns) and given != len(names_in(columns)):
+        found.append(
+            f"n_actions is {given}, but target_columns names {len(names_in(columns))} columns, one an action"
         )
     if str(values.get("out", ".html")).lower().rsplit(".", 1)[-1] not in ("html", "htm"):
         found.append(f"out must end in .html, got {values['out']!r}")

@@ -100,7 +100,9 @@ def report(config: Config, results: Mapping[str, Any]) -> Report:
     goals = [_goal_row(name, these) for name, these in of.items() if these]
     tables = [
         ReportTable(GOALS, _GOAL_COLUMNS, tuple(goals), _note(config)),
-        ReportTable(VERDICTS, _VERDICT_COLUMNS, tuple(r for k, v in of.items() for r in _verdict_rows(k, v))),
+        ReportTable(
+            VERDICTS, _VERDICT_COLUMNS, tuple(r for k, v in of.items() if v for r in _verdict_rows(k, v))
+        ),
         ReportTable(WHERE, _WHERE_COLUMNS, tuple(_where_rows(of[VALUE])), _WHERE_NOTE),
         ReportTable(OBSTACLES, _CODE_COLUMNS, tuple(_code_rows(of[VALUE])), _CODE_NOTE),
         ReportTable(SCENARIOS, _SCENARIO_COLUMNS, tuple(_scenario_row(x) for x in found), detail=True),
@@ -237,10 +239,12 @@ def _findings(goals: Sequence[tuple[Any, ...]], hidden: Sequence[Scenario]) -> l
     for row in goals:
         name, scenarios_, intervals, trusted, covered, _, broken, refused, of_them, _, good, share = row
         said.append(
-            f"Intervals of the {name}: {scenarios_} scenarios, {intervals} intervals. {trusted} are marked trust, and "
-            f"{covered:.1%} of these cover (target {COVERED:.0%}). {broken} scenarios cover under {BROKEN:.0%}; "
-            f"{of_them:.1%} of them are not marked trust (target {REFUSED:.0%}), and {refused:.1%} of their intervals. "
-            f"Where coverage is {GOOD:.0%} or more ({good} scenarios), {share:.1%} of the intervals are marked trust."
+            f"Intervals of the {name}: {scenarios_} scenarios, {intervals} intervals. {trusted} are marked trust"
+            f"{_if(covered, f', and {covered:.1%} of these cover (target {COVERED:.0%})')}. {broken} scenarios cover "
+            f"under {BROKEN:.0%}"
+            f"{_if(of_them, f'; {of_them:.1%} of them are not marked trust (target {REFUSED:.0%})')}"
+            f"{_if(refused, f', and {refused:.1%} of their intervals')}. {good} scenarios cover {GOOD:.0%} or more"
+            f"{_if(share, f'; {share:.1%} of their intervals are marked trust')}."
         )
     seen = [y for x in hidden if x.quantity == HEADLINE and "logged" not in x.model for y in x.intervals]
     trusted_too = [y.covers for y in seen if y.verdict == "trust"]
@@ -250,6 +254,10 @@ def _findings(goals: Sequence[tuple[Any, ...]], hidden: Sequence[Scenario]) -> l
             f"{_mean(trusted_too):.1%} of these cover: no check of the log can see it."
         )
     return said
+
+
+def _if(known: float, text: str) -> str:
+    return "" if np.isnan(known) else text
 
 
 def figure(found: Report) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 
@@ -25,19 +27,30 @@ def _names(path: Path) -> list[str]:
     with path.open("rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
         plain.seek(0)
-        with gzip.open(plain) if packed else plain as file:
-            start = file.read(1000)
-            if b"\x00" in start or start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise ValueError(
-                    f"{path} must be UTF-8 text, but looks like UTF-16 (what Excel calls Unicode text) from its "
-                    "first bytes on. Save it again as 'CSV UTF-8'."
-                )
-            file.seek(0)
-            lines = TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
-            try:
-                return next((names for names in csv.reader(lines) if names), [])
-            except csv.Error as error:
-                raise ValueError(f"{path}: the first line must name the columns, but {error}.") from None
+        if not packed:
+            return _first_line(plain, path)
+        try:
+            with gzip.open(plain) as file:
+                return _first_line(file, path)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(
+                f"{path} is packed by gzip, but damaged or cut off ({error}). Copy or pack it again."
+            ) from None
+
+
+def _first_line(file: IO[bytes] | gzip.GzipFile, path: Path) -> list[str]:
+    start = file.read(1000)
+    if b"\x00" in start or start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ValueError(
+            f"{path} must be UTF-8 text, but looks like UTF-16 (what Excel calls Unicode text) from its "
+            "first bytes on. Save it again as 'CSV UTF-8'."
+        )
+    file.seek(0)
+    with TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as lines:
+        try:
+            return next((names for names in csv.reader(lines) if names), [])
+        except csv.Error as error:
+            raise ValueError(f"{path}: the first line must name the columns, but {error}.") from None
 
 
 def _check_header(path: Path, roles: Roles) -> None:
@@ -65,6 +78,14 @@ class CsvFile:
     def scan(self) -> pl.LazyFrame:
         """Return the query."""
         return pl.scan_csv(self.path, glob=False, schema=dict(self.types))
+
+    def scan_whole(self) -> pl.LazyFrame:
+        """Return a query of every column, as text where it was not asked for.
+
+        Only where all are read does polars notice a row with a cell too many, and such a row may be shifted.
+        """
+        kinds = {name: kind if name in self.wanted else pl.String() for name, kind in self.types.items()}
+        return pl.scan_csv(self.path, glob=False, schema=kinds)
 
     def refuse_text(self) -> None:
         """Raise if a column holds what its type cannot, and say where; read all of it as text for that."""
@@ -131,6 +152,13 @@ def _times(keys: pl.DataFrame, roles: Roles) -> pl.Expr:
     for number in (pl.Int64(), pl.Float64()):
         if filled[name].cast(number, strict=False).null_count() == 0:  # numbers in quotation marks
             return pl.col(name).cast(number, strict=False)
+    numbers = filled[name].cast(pl.Float64, strict=False)
+    if numbers.count() > numbers.null_count():
+        odd = filled.filter(numbers.is_null())
+        raise ValueError(
+            f"column {name!r} must hold numbers, or ISO dates throughout, but {odd.height} of {keys.height} rows hold "
+            f"no number (first: {odd[name][0]!r} in episode {odd[roles.episode][0]}). Correct them."
+        )
     zoned = filled[name].str.contains(r":.*(?:Z|[+-]\d{2}:?\d{2})$").any()
     moments = _moments(pl.col(name), zoned=zoned)
     odd = filled.filter(moments.is_null() | (zoned & ~pl.col(name).str.contains(r":.*[Z+-]")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -101,13 +102,19 @@ def _check_text(part: str, name: Any) -> None:
             f"{part} must name a column by text, got {name!r} ({type(name).__name__}). If the columns of your frame "
             "are called by numbers, rename them first, e.g. frame.columns = [str(x) for x in frame.columns]."
         )
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise ValueError(
+            f"{part} names the column {name!r}, but to polars this is a pattern of several names, and another column "
+            "might be read for it: rename it."
+        )
 
 
 def refuse_duplicates(roles: Roles, names: Sequence[Any], where: str) -> None:
     """Raise when a column that was named is there more than once."""
-    for name in roles.names:
-        places = [i for i, other in enumerate(names) if other == name]
-        if len(places) > 1:
+    wanted = {*roles.names}
+    for name, times in Counter(name for name in names if name in wanted).items():
+        places = [i for i, other in enumerate(names) if other == name] if times > 1 else []
+        if places:
             raise ValueError(
                 f"column {name!r} must be there once, but {where} names {len(places)} columns so (the first two "
                 f"are columns {places[0] + 1} and {places[1] + 1}). Rename or drop all but the one you mean."
@@ -130,7 +137,7 @@ def check_roles(roles: Roles) -> None:
             raise ValueError(f"column {name!r} is given as {parts}; each needs a column of its own.")
     if not roles.states:
         raise ValueError("states is empty: name at least one column that was known before the decision.")
-    twice = sorted({name for name in roles.states if roles.states.count(name) > 1})
+    twice = sorted(name for name, times in Counter(roles.states).items() if times > 1)
     if twice:
         raise ValueError(f"states names {', '.join(map(repr, twice))} more than once.")
     leaks = [part for part, name in single.items() if part != "time" and name in roles.states]
@@ -158,11 +165,11 @@ def check_present(roles: Roles, types: Types) -> None:
             "rename them, e.g. frame.columns = [str(x) for x in frame.columns]."
         )
         listed = ", ".join(map(repr, available)) if len(available) <= _FEW else f"{len(available)} others"
+        wrong = ", ".join(_nearest(name, available) for name in missing[:_FEW])
+        more = f" and {len(missing) - _FEW} more" if len(missing) > _FEW else ""
         raise ValueError(
             "not a column of the table (of all its files): "
-            f"{', '.join(_nearest(name, available) for name in missing)}. There are {listed or 'none'}."
-            + rename
-            * bool(odd)
+            f"{wrong}{more}. There are {listed or 'none'}." + rename * bool(odd)
         )
 
 

@@ -18,6 +18,10 @@ import polars as pl
 from caliope.io.csv_files import interpret, open_csv
 from caliope.io.roles import Roles, Types, refuse_duplicates
 
+_IN_WORDS = {
+    "found more fields than defined in 'Schema'": "a row has more cells than the header has names; is there a comma "
+    "inside a number or a text"
+}
 _BATCH_ROWS = 1 << 16  # in memory beside the result: enough to be fast, few enough not to matter
 
 Frame = nw.DataFrame[Any]
@@ -53,10 +57,13 @@ class _InMemory:
 def _reading(label: str, explain: Callable[[], None] = lambda: None) -> Iterator[None]:
     try:
         yield
-    except (pl.exceptions.PolarsError, nw.exceptions.NarwhalsError) as error:
-        with suppress(pl.exceptions.PolarsError):
+    except (pl.exceptions.PolarsError, nw.exceptions.NarwhalsError, pl.exceptions.PanicException) as error:
+        with suppress(
+            pl.exceptions.PolarsError, pl.exceptions.PanicException
+        ):  # no Exception: polars gave up
             explain()
         what = str(error).split("\n", 1)[0]  # the rest names options that read_table does not have
+        what = _IN_WORDS.get(what, what)
         raise ValueError(
             f"read_table could not read {label}: {what}. Mend the file, or read it with options of your own, "
             "e.g. by polars.scan_csv or polars.scan_parquet, and give read_table the frame."
@@ -84,6 +91,9 @@ class _Part:
     label: str
     query: pl.LazyFrame
     explain: Callable[[], None] = lambda: None  # raises a better error than that of polars, where it can
+    whole: pl.LazyFrame | None = (
+        None  # the query that reads every column, where reading some would hide a fault
+    )
 
     @cached_property
     def types(self) -> nw.Schema:
@@ -92,8 +102,14 @@ class _Part:
             return nw.from_native(self.query).collect_schema()
 
     def keys(self, names: Sequence[str]) -> tuple[pl.DataFrame, _Fingerprint]:
+        query = self.query.select(names)
+        if self.whole is not None:
+            empty = pl.any_horizontal(pl.all().is_null()).alias(
+                f"some of {names} is empty"
+            )  # asks for all columns
+            query = self.whole.select(*names, empty)
         with _reading(self.label, self.explain):
-            found = self.query.select(names).collect(engine="streaming")
+            found = query.collect(engine="streaming").select(names)
         fingerprint = _Fingerprint()
         fingerprint.add(found)
         return found, fingerprint
@@ -151,7 +167,7 @@ def _scan_parquet(path: Path, _: Roles) -> _Part:
 
 def _scan_csv(path: Path, roles: Roles) -> _Part:
     file = open_csv(path, roles)
-    return _Part(str(path), file.scan(), file.refuse_text)
+    return _Part(str(path), file.scan(), file.refuse_text, file.scan_whole())
 
 
 _READERS: Mapping[str, Callable[[Path, Roles], _Part]] = {
