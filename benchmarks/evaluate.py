@@ -32,7 +32,9 @@ def write(path: Path, rows: int) -> None:
         data = icu_sepsis.simulate(GROUP, rng=patients, lags=0)
         columns = {"episode": data.layout.owner + patients, "time": data.layout.time, "action": data.actions}
         columns |= {"reward": data.rewards, "recommended": best[data["state"]]}
-        columns |= {name: np.ascontiguousarray(x) for name, x in zip(data.feature_names, data.states.T, strict=False)}
+        columns |= {
+            name: np.ascontiguousarray(x) for name, x in zip(data.feature_names, data.states.T, strict=False)
+        }
         group = pa.table(columns)
         writer = writer or pq.ParquetWriter(path, group.schema)
         writer.write_table(group)
@@ -61,7 +63,9 @@ def main() -> int:
     command = [sys.executable, "-m", "caliope.cli", "evaluate", str(path), "--recommended", "recommended"]
     command += ["--soften", str(1 - SHARE), "--gamma", "0.99", "--out", str(path.with_suffix(".html"))]
     done = subprocess.run(command, check=False)
-    print(f"\nExact value: {truth():.4f}. Exit code {done.returncode}. Log: {path.stat().st_size / 1e6:.0f} MB.")
+    print(
+        f"\nExact value: {truth():.4f}. Exit code {done.returncode}. Log: {path.stat().st_size / 1e6:.0f} MB."
+    )
     return 0 if done.returncode in (0, 3) else 1
 
 

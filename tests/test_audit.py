@@ -54,7 +54,11 @@ def test_a_policy_far_from_practice_is_not_to_be_trusted(log):
 def test_every_choice_is_in_the_result(found):
     assert found.settings["candidates"] == "frequencies, logistic"
     assert found.settings["seed"] == 0
-    first = ["checking the log", "fitting behaviour models: frequencies", "fitting behaviour models: logistic"]
+    first = [
+        "checking the log",
+        "fitting behaviour models: frequencies",
+        "fitting behaviour models: logistic",
+    ]
     assert [stage.name for stage in found.stages][:3] == first
     read = json.loads(found.to_json())
     assert read["verdict"] == found.verdict

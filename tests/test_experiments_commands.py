@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from caliope.cli import main
+from cohort_files import write_cohort
 
 FIGURE1 = ["reproduce", "figure1", "--smoke"]
 
@@ -30,6 +31,7 @@ def test_a_run_writes_its_results_and_its_time_apart(finished):
         assert (folder / f"figure1.{suffix}").stat().st_size > 0
     times = json.loads((folder / "figure1.times.json").read_text())
     assert times["units"] == 5
+    assert times["units_of_other_code"] == 0
     assert times["command"] == "caliope reproduce figure1 --smoke"
     assert "# Figure 1" in output
     assert "Every model" not in output  # details are in the files
@@ -71,6 +73,54 @@ def test_a_made_up_domain_takes_no_data(tmp_path):
     result = CliRunner().invoke(main, [*FIGURE1, "--data", str(file), "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert "figure1 is made on a domain whose truth is known" in result.output
+
+
+def test_a_readers_own_cohort_makes_what_can_be_made_of_it(tmp_path):
+    file = write_cohort(tmp_path / "mine.parquet")
+    out = tmp_path / "out"
+    result = CliRunner().invoke(main, ["reproduce", "all", "--smoke", "--data", str(file), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert sorted(path.stem for path in out.glob("*.md")) == ["figure2", "table1", "table2"]
+    page = tmp_path / "page.md"
+    assert (
+        CliRunner().invoke(main, ["reproduce", "docs", "--from", str(out), "--to", str(page)]).exit_code == 0
+    )
+    text = page.read_text()
+    # Nobody knows the truth of these patients, nor were they simulated.
+    for words in (
+        "exact",
+        "The true policy",
+        "to the true policy",
+        "truth is known",
+        "simulated",
+        "-15 or 15",
+        "ICU-Sepsis",
+        "of its own each",
+    ):
+        assert words not in text, words
+    assert "mine.parquet" in text
+    assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize("name", ["table1", "figure2", "table2"])
+def test_a_file_that_is_no_cohort_is_refused_in_a_line(tmp_path, name):
+    file = tmp_path / "notes.txt"
+    file.write_text("a cohort is not a text")
+    result = CliRunner().invoke(
+        main, ["reproduce", name, "--smoke", "--data", str(file), "--out", str(tmp_path)]
+    )
+    assert result.exit_code == 2
+    said = [line for line in result.output.splitlines() if "notes.txt" in line]
+    assert len(said) == 1
+    assert "is no cohort file: that is a Parquet file as caliope cohort writes it" in said[0]
+
+
+@pytest.mark.parametrize("command", ["figure1", "all"])
+def test_one_size_at_a_time(tmp_path, command):
+    result = CliRunner().invoke(main, ["reproduce", command, "--smoke", "--full", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "--smoke and --full exclude each other" in result.output
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_help_names_every_experiment():

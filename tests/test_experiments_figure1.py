@@ -71,7 +71,7 @@ def made_up(costs, error):
     ("costs", "error", "said"),
     [
         ((-0.6, -0.5), 0.06, "holds on average"),
-        ((-0.6, 0.2), 0.06, "holds for single logs and not on average"),
+        ((-0.6, 0.2), 0.06, "holds for single estimates and not on average"),
         ((-0.5, 0.2), 0.06, "does not hold"),
         ((-0.6, -0.6), 0.08, "was not tested"),
     ],
@@ -83,6 +83,42 @@ def test_the_verdict_follows_the_numbers(costs, error, said):
     assert row["WIS error"] == pytest.approx(np.mean(costs))
     assert row["error to V"] == pytest.approx(4.0 * (1 + np.mean(costs)) / 5.0 - 1)
     assert row["over 50%"] == np.mean([abs(cost) > 0.5 + 1e-9 for cost in costs])
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        # mean 0.7, standard error 0.1 / 2: 0.6 > 0.5
+        ((-0.6, -0.8, -0.6, -0.8), "above 50% by two standard errors is 0.060 (cost 70%, standard error 6%)"),
+        # mean 0.55, standard error 0.35 sqrt(4 / 3) / 2 = 0.2: a lucky draw
+        ((-0.9, -0.2, -0.9, -0.2), "none costs more than 50% on average by two standard errors; the costliest has an "
+         "error of 0.060 (cost 55%, standard error 20%)"),
+    ],
+)  # fmt: skip
+def test_a_threshold_is_more_than_a_lucky_draw(costs, said):
+    config = figure1.Config(seeds=4)
+    assert said in figure1.report(config, made_up(costs, 0.06)).findings[0]
+
+
+def test_a_model_without_estimates_in_most_logs_makes_no_threshold():
+    made = made_up((-0.8, -0.9, -0.8, -0.9), 0.06)
+    for seed in (0, 1, 2):
+        made[f"roaming-seed{seed}"]["models"][0]["wis"] = None
+    roaming, astray = figure1.report(figure1.Config(seeds=4), made).findings
+    assert "two standard errors" not in roaming
+    assert "by two standard errors is 0.060" in astray
+
+
+def test_the_sentence_and_the_table_count_the_same_models(results):
+    made = made_up((-0.6, -0.7), 0.06)
+    for name in figure1.BEHAVIOURS:
+        for seed in (0, 1):
+            models = made[f"{name}-seed{seed}"]["models"]
+            models.append(models[0] | {"wis": None, "step_wis": None, "zero_share": 0.1})
+    report = figure1.report(figure1.SMOKE, made)
+    assert "(1 of 2 models have 2 estimates, one a log)" in report.findings[0]
+    row = report.table(figure1_report.ERRORS).records()[0]
+    assert (row["models"], row["with estimates"], row["estimates"]) == (2, 1, 2)
 
 
 def test_the_figure_shows_both_references(results):

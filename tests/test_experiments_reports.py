@@ -62,6 +62,54 @@ def test_the_page_is_made_of_the_files(tmp_path):
     assert (tmp_path / "docs" / "reproduction" / "table1.svg").read_text() == "<svg/>"
 
 
+def test_a_page_without_times_says_so(tmp_path):
+    a_report().write(tmp_path)
+    page = tmp_path / "page.md"
+    write_page(tmp_path, page, order=("table1",))
+    text = page.read_text()
+    assert "Command and time were not kept." in text
+    assert "| Table 1: numbers | not kept | not kept |" in text
+    assert "``" not in text
+
+
+def test_the_page_says_how_to_make_it_again_and_how_long_that_takes(tmp_path):
+    for name, seconds in (("table1", 150.0), ("zoo", 30.0)):
+        a_report(name).write(tmp_path)
+        times = {"seconds": seconds, "units": 2, "command": f"caliope reproduce {name}"}
+        (tmp_path / f"{name}.times.json").write_text(json.dumps(times))
+    write_page(tmp_path, tmp_path / "page.md", order=("table1", "zoo"))
+    text = (tmp_path / "page.md").read_text()
+    assert "`caliope reproduce all --jobs 2`" in text
+    assert "`--full`" in text
+    assert "took 3.0 min of work on one core" in text
+    assert "domains whose truth is known" in text
+
+
+def test_a_page_of_a_readers_own_cohort_claims_no_truth(tmp_path):
+    Report("table1", "Table 1", (TABLE,), ("It agrees.",), {"data": "cohort.parquet"}).write(tmp_path)
+    write_page(tmp_path, tmp_path / "page.md", order=("table1",))
+    text = (tmp_path / "page.md").read_text()
+    assert "whose truth is known" not in text
+    assert "a reader's own cohort (cohort.parquet), whose truth nobody knows." in text
+
+
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [
+        ("table1.json", "{"),
+        ("table1.json", "[1]"),
+        ("table1.json", '{"name": "table1"}'),
+        ("table1.times.json", "{"),
+        ("table1.times.json", "[1]"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path, broken, text):
+    a_report().write(tmp_path)
+    (tmp_path / broken).write_text(text)
+    with pytest.raises(ValueError, match=broken.replace(".", r"\.")):
+        write_page(tmp_path, tmp_path / "page.md", order=("table1",))
+
+
 def test_a_folder_without_results_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no results"):
         write_page(tmp_path, tmp_path / "page.md", order=("figure1",))

@@ -13,7 +13,15 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from caliope.experiments import progress
-from caliope.experiments.runs import Unit, one_thread, run_units, seed_of, unit_seconds, write_atomically
+from caliope.experiments.runs import (
+    Unit,
+    code_digest,
+    one_thread,
+    run_units,
+    seed_of,
+    spent,
+    write_atomically,
+)
 
 
 def draw(name, size):
@@ -62,7 +70,9 @@ def test_a_unit_that_is_done_is_not_done_again(tmp_path):
     first = run_units(units, tmp_path, report=progress.quiet)
     assert run_units(units, tmp_path, report=progress.quiet) == first
     assert (tmp_path / "one.trace").read_text() == "x"
-    assert unit_seconds(units, tmp_path) == sum(
+    found = spent(units, tmp_path)
+    assert found.other_code == 0
+    assert found.seconds == sum(
         json.loads((tmp_path / "units" / f"{name}.json").read_text())["seconds"] for name in ("one", "two")
     )
 
@@ -71,6 +81,44 @@ def test_other_arguments_are_other_work(tmp_path):
     for size in (5, 6):
         found = run_units([Unit("same", draw, {"name": "a", "size": size})], tmp_path, report=progress.quiet)
         assert found["same"]["mean"] == seed_of("a", size).normal(size=(size, size)).mean()
+
+
+@pytest.mark.parametrize("change", [{"code": "of yesterday"}, {"code": None}])
+def test_results_of_other_code_are_taken_up_and_said(tmp_path, capsys, change):
+    units = draws(2)
+    first = run_units(units, tmp_path, report=progress.quiet)
+    assert capsys.readouterr().err == ""
+    path = tmp_path / "units" / "draw1.json"
+    record = json.loads(path.read_text())
+    assert record["code"] == code_digest()
+    path.write_text(json.dumps({k: v for k, v in (record | change).items() if v is not None}))
+    assert run_units(units, tmp_path, report=progress.quiet) == first
+    (line,) = capsys.readouterr().err.splitlines()
+    assert (
+        line
+        == f"1 of 2 units were made by other code than this; delete {tmp_path / 'units'} to make them anew."
+    )
+    assert spent(units, tmp_path).other_code == 1
+
+
+@pytest.mark.parametrize("text", ['{"result": {"mea', "[]", "{}", '{"fingerprint": 3}', "\udcff"])
+def test_what_is_no_record_is_done_again_and_named(tmp_path, capsys, text):
+    expected = run_units(draws(2), tmp_path, report=progress.quiet)
+    path = tmp_path / "units" / "draw1.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    assert run_units(draws(2), tmp_path, report=progress.quiet) == expected
+    assert capsys.readouterr().err == f"{path} is no record of a finished unit: it is done again.\n"
+    assert json.loads(path.read_text())["result"] == expected["draw1"]
+
+
+def test_a_record_without_a_result_is_done_again(tmp_path, capsys):
+    expected = run_units(draws(1), tmp_path, report=progress.quiet)
+    path = tmp_path / "units" / "draw0.json"
+    record = json.loads(path.read_text())
+    del record["result"]
+    path.write_text(json.dumps(record))
+    assert run_units(draws(1), tmp_path, report=progress.quiet) == expected
+    assert "draw0.json is no record" in capsys.readouterr().err
 
 
 def test_a_failure_keeps_what_was_done_before(tmp_path):

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from caliope.calibration import neighbourhoods, severity_strata
-from caliope.clinical.dictionaries import features
 from caliope.experiments import cohorts, figure2, progress, table1, table1_report
 from caliope.experiments.runs import run_units, seed_of
+from cohort_files import write_cohort
 
 
 def run(module, config, folder):
@@ -18,30 +18,8 @@ def run(module, config, folder):
 
 @pytest.fixture(scope="module")
 def cohort_file(tmp_path_factory):
-    """Forty stays of four steps with random measurements, as caliope cohort writes them; thirty are for training."""
-    rng, n = np.random.default_rng(0), 160
-    action = rng.integers(25, size=n)
-    columns = {
-        name: rng.integers(2, size=n) if kind == "binary" else rng.gamma(4.0, size=n)
-        for name, kind in features()
-    }
-    columns |= {
-        "icustay_id": np.repeat(np.arange(40), 4),
-        "bloc": np.tile(np.arange(1, 5), 40),
-        "SOFA": rng.integers(24, size=n).astype(float),
-        "action": action,
-        "iv_level": action // 5,
-        "vaso_level": action % 5,
-        "max_dose_vaso": rng.random(n),
-        "input_4hourly": rng.random(n),
-        "never_vasopressor": np.zeros(n, dtype=bool),
-        "training": np.repeat(np.arange(40) < 30, 4),
-        "died": np.zeros(n, dtype=bool),
-        "reward": np.zeros(n),
-    }
-    path = tmp_path_factory.mktemp("cohort") / "cohort.parquet"
-    pl.DataFrame(columns).write_parquet(path)
-    return path
+    """Forty stays of four steps; thirty are for training."""
+    return write_cohort(tmp_path_factory.mktemp("cohort") / "cohort.parquet")
 
 
 def test_the_kernel_counts_informative_features_twice():
@@ -119,6 +97,41 @@ def test_the_table_stands_beside_the_paper(table1_results):
     assert any("The true policy itself scores" in said for said in report.findings)
 
 
+def made_up_severities(ours, nulls):
+    """The paper's number and its null of some models in two strata."""
+    return {
+        model: {
+            s: {"paper": x, "null": y}
+            for s, x, y in zip(("0-4", "14+"), ours[model], nulls[model], strict=True)
+        }
+        for model in ours
+    }
+
+
+def test_the_trend_with_severity_is_told_from_the_numbers():
+    ours = {"forest": (0.2, 0.3), "network": (0.5, 0.4), "truth": (0.4, 0.35)}
+    nulls = {"forest": (0.1, 0.2), "network": (0.3, 0.3), "truth": (0.4, 0.36)}
+    said = table1_report._trend(made_up_severities(ours, nulls), ["0-4", "14+"])
+    assert said == (
+        "From 0-4 to 14+ it rises for forest 0.200 to 0.300 and falls for network 0.500 to 0.400. Its null over the "
+        "same strata: forest 0.100 to 0.200, network 0.300 to 0.300; of the true policy itself: truth 0.400 to 0.360."
+    )
+    assert table1_report._trend(made_up_severities(ours, nulls), ["0-4"]) == ""  # no trend in one stratum
+
+
+def test_table_1_says_how_it_was_measured(table1_results):
+    config = table1.SMOKE
+    note = table1.report(config, table1_results).table(table1_report.RAW).note
+    states = {
+        s: [table1_results[f"logistic-seed{i}"]["raw"][s]["states"] for i in (0, 1)] for s in table1.STRATA
+    }
+    few = {s: np.mean(n) for s, n in states.items() if np.mean(n) < config.n_states}
+    assert few  # in 80 patients hardly any is that ill
+    assert f"({', '.join(f'{s}: {n:.0f}' for s, n in few.items())}, which are all, on average)" in note
+    for words in ("standardised", "own trajectory left out", "mean SOFA score of the hidden state"):
+        assert words in note
+
+
 def test_recalibration_makes_the_overconfident_regression_better(table1_results):
     # 60 patients and 178 columns: the regression is far too sure, and a temperature sees it.
     for seed in (0, 1):
@@ -158,9 +171,13 @@ def test_the_rules_of_figure_2_by_hand():
     assert figure2.worst(table[2:], reference[2:]) == (0, 0)
 
 
-def test_figure_2_finds_the_network_too_sure(tmp_path):
-    results = run(figure2, figure2.SMOKE, tmp_path)
-    report = figure2.report(figure2.SMOKE, results)
+@pytest.fixture(scope="module")
+def figure2_results(tmp_path_factory):
+    return run(figure2, figure2.SMOKE, tmp_path_factory.mktemp("figure2"))
+
+
+def test_figure_2_finds_the_network_too_sure(figure2_results):
+    report = figure2.report(figure2.SMOKE, figure2_results)
     network, near = report.table(figure2.STATES).records()
     assert (network["model"], near["model"]) == ("network", "neighbours")
     assert network["mean overconfidence"] > near["mean overconfidence"]
@@ -169,6 +186,35 @@ def test_figure_2_finds_the_network_too_sure(tmp_path):
     for row in shown:
         assert sum(row[str(a)] for a in range(25)) == pytest.approx(1.0)
     assert len(figure2.figure(report).axes) == 16
+
+
+def test_figure_2_tells_of_the_states_that_its_rules_choose(figure2_results):
+    report = figure2.report(figure2.SMOKE, figure2_results)
+    worst = report.findings[1]
+    assert "agree on the likeliest action" in worst  # the rule stands on the page
+    rows = {row["chosen for"]: row for row in report.table(figure2.EXAMPLES).records()}
+    for model in figure2.MODELS:
+        sure, off = [], []
+        for seed in (0, 1):
+            examples = figure2_results[f"seed{seed}"]["examples"]
+            x = examples[f"{model}, most overconfident"]
+            best = int(np.argmax(x[model]))
+            assert best == int(np.argmax(x["truth"]))  # as the rule says
+            sure.append(x[model][best] - x["truth"][best])
+            y = examples[f"{model}, most wrong"]
+            off.append(0.5 * sum(abs(a - b) for a, b in zip(y[model], y["truth"], strict=True)))
+        assert rows[f"{model}, most overconfident"]["too sure by"] == pytest.approx(sure[0])
+        assert f"{sure[0]:.2f} ({model}; {min(sure):.2f} to {max(sure):.2f} over 2 seeds)" in worst
+        assert f"{off[0]:.2f} ({model}; {min(off):.2f} to {max(off):.2f} over 2 seeds)" in worst
+
+
+def test_the_labels_of_figure_2_fit_beside_their_panels(figure2_results):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    drawing = figure2.figure(figure2.report(figure2.SMOKE, figure2_results))
+    FigureCanvasAgg(drawing).draw()
+    for axis in drawing.axes[:: len(drawing.axes) // 4]:
+        assert axis.yaxis.label.get_window_extent().height <= axis.get_window_extent().height
 
 
 def test_figure_2_on_a_cohort_has_no_truth(cohort_file, tmp_path):
@@ -180,3 +226,5 @@ def test_figure_2_on_a_cohort_has_no_truth(cohort_file, tmp_path):
         "target",
     }
     assert all(row["truth"] is None for row in report.table(figure2.EXAMPLES).records())
+    assert "true policy" not in report.to_markdown()
+    assert report.config["data"] == "cohort.parquet"  # where it lies is nobody's business

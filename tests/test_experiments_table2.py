@@ -4,16 +4,18 @@ import copy
 from dataclasses import replace
 
 import numpy as np
-import polars as pl
 import pytest
 
 from caliope import Trajectories
-from caliope.clinical.dictionaries import features
 from caliope.domains import icu_sepsis
-from caliope.experiments import progress, table2, table2_report
-from caliope.experiments.pairs import behaviour_tables
+from caliope.experiments import progress, table2, table2_findings, table2_report
+from caliope.experiments.cohorts import read_cohort
+from caliope.experiments.pairs import NEUTRAL, behaviour_tables
 from caliope.experiments.runs import run_units, seed_of
 from caliope.experiments.splits import intervention_split, never_given, random_split, selection_bias
+from caliope.experiments.summaries import clustered_se
+from caliope.experiments.table2_results import NUMBERS, Found, foretold
+from cohort_files import write_cohort
 
 
 def ward(actions):
@@ -186,6 +188,37 @@ def test_the_error_against_the_exact_value_shifts_the_bias(report, results):
     assert row["MSE against exact V"] == pytest.approx(np.mean(exact))
 
 
+def test_where_the_policy_was_deployed_the_truth_is_exact(report, results):
+    wanted = {"target": "own", "model": "logistic", "fit": "cross", "estimator": "WIS"}
+    exact = []
+    for i in (0, 1):
+        found = results[f"deployed-pair{i}"]
+        (r,) = [r for r in found["errors"] if all(r[name] == value for name, value in wanted.items())]
+        exact.append((r["bias"] + found["truth"] - found["worth"]) ** 2 + r["variance"])
+    row = next(
+        row
+        for row in report.table(table2_report.ERRORS).records()
+        if (row["design"], row["estimator"], row["fit"]) == ("deployed", "WIS", "cross")
+    )
+    assert row["logistic"] == pytest.approx(np.mean(exact))
+
+
+def test_the_parts_of_an_error_add_up_to_it(report):
+    for title in (table2_report.PARTS, table2_report.EVERYTHING):
+        for row in report.table(title).records():
+            parts = row["bias"] ** 2 + row["variance between pairs"] + row["variance"]
+            assert row["MSE"] == pytest.approx(parts, rel=1e-9)
+    row = next(r for r in report.table(table2_report.PARTS).records() if r["design"] == "random")
+    assert row["variance between pairs"] > 0  # two cohorts are not the same
+
+
+def test_the_paper_has_one_number_for_values_alone(report):
+    rows = [row for row in report.table(table2_report.ERRORS).records() if row["estimator"] == "AM"]
+    assert [row["paper, no model"] for row in rows] == [0.177, 3.87, None]
+    assert all(row["paper neighbours"] is None and row["paper network"] is None for row in rows)
+    assert rows[0]["neighbours - paper"] == pytest.approx(rows[0]["neighbours"] - 0.177)
+
+
 def test_the_report_says_the_selection_bias(report):
     said = "\n".join(report.findings)
     assert "chance 0.7947" in said
@@ -209,44 +242,111 @@ def test_a_calibration_number_that_orders_models_as_their_errors_has_rank_correl
     assert all(row["NLL"] == pytest.approx(1) for row in splits)
 
 
+def made_up_ranks(results):
+    """Every number orders the models as their errors do, but the trees spoil it."""
+    made = copy.deepcopy(results)
+    for found in made.values():
+        for rank, score in enumerate(found.get("scores", ())):
+            known = [name for name in NUMBERS if score[name] is not None]
+            score |= dict.fromkeys(known, 100.0 if score["model"] == NEUTRAL else float(rank))
+            for row in found["errors"]:
+                if (row["model"], row["fit"]) == (score["model"], score["fit"]):
+                    row["bias"] = found["worth"] - found["truth"] if found.get("worth") else 0.0
+                    row["variance"] = 0.0 if score["model"] == NEUTRAL else float(rank)
+    return made
+
+
+def test_models_of_the_family_that_made_the_target_are_not_ranked(results):
+    found = Found(table2.SMOKE, made_up_ranks(results))
+    of_trees = foretold(found, NEUTRAL, ["WIS"], ["deployed"])
+    assert of_trees.correlation == pytest.approx(dict.fromkeys(NUMBERS, 1.0))
+    of_truth = foretold(found, "truth", ["WIS"], ["deployed"])
+    assert all(x < 0.9 for x in of_truth.correlation.values())
+
+
+def test_all_numbers_are_averaged_over_the_same_cells(results):
+    found = Found(table2.SMOKE, results)
+    each = foretold(found, NEUTRAL, ["PHWIS", "WIS"], found.pairs)
+    # In the intervention split the true distance is not known: random and deployed, two pairs and estimators each.
+    assert (each.cells, each.pairs) == (8, 4)
+    alone = foretold(found, NEUTRAL, ["PHWIS", "WIS"], ["intervention"])
+    assert alone.cells == 4
+    assert set(alone.correlation) == {"NLL", "paper TV", "NA-TV excess"}
+    said = table2.report(table2.SMOKE, results).findings[-1]
+    assert "the target is extremely randomised trees" in said
+    assert "the target is the true policy" in said
+
+
+def test_the_standard_error_of_numbers_in_groups():
+    # mean 2; the groups are off by -1 - 1 and 0 + 2, so sqrt(2 / 1 * (4 + 4)) / 4
+    assert clustered_se([1.0, 1.0, 2.0, 4.0], ["a", "a", "b", "b"]) == pytest.approx(1.0)
+    x = [0.3, 0.1, 0.9, np.nan]
+    assert clustered_se(x, "abcd") == pytest.approx(np.std(x[:3], ddof=1) / np.sqrt(3))  # groups of one
+    assert clustered_se([1.0, 2.0], "aa") is None
+
+
+def test_whether_neighbours_do_better_is_said_with_its_error():
+    def pair(near, network):
+        rows = [
+            {"target": "own", "model": m, "fit": fit, "estimator": "PHWIS", "bias": 0.0, "variance": x}
+            for fit, both in (("same", near), ("cross", network))
+            for m, x in zip(("neighbours", "network"), both, strict=True)
+        ]
+        return {"errors": rows}
+
+    config = replace(table2.SMOKE, families=("neighbours", "network"), designs=("random",))
+    # seen: differences -1 and -1.2, mean -1.1 and standard error 0.1; not seen: -3 and 1, mean -1 and 2
+    made = {"random-pair0": pair((1.0, 2.0), (1.0, 4.0)), "random-pair1": pair((1.0, 2.2), (2.0, 1.0))}
+    said = table2_findings._claim_neighbours(Found(config, made))
+    assert "lower in 2 of 2 cases, by more than two standard errors of the difference in 1" in said
+    assert "higher by as much in 0" in said
+    assert "random, the model has seen the patients: 1.00 and 2.10 (-1.10 +- 0.20)" in said
+    assert "random, it has not: 1.50 and 2.50 (-1.00 +- 4.00)" in said
+
+
 def test_on_a_readers_own_data_only_the_splits_are_made():
     keys = [unit.key for unit in table2.units(replace(table2.SMOKE, data="cohort.parquet", digest="0"))]
-    assert keys == ["selection", "random-pair0", "intervention-pair0", "random-pair1", "intervention-pair1"]
+    assert keys == ["random-pair0", "intervention-pair0", "random-pair1", "intervention-pair1"]
+
+
+def test_more_pairs_leave_those_that_are_done():
+    few, many = (
+        {unit.key: unit.fingerprint for unit in table2.units(replace(table2.SMOKE, pairs=pairs))}
+        for pairs in (2, 5)
+    )
+    assert few.items() < many.items()
+    with_values = table2.units(replace(table2.SMOKE, value_pairs=2))
+    changed = [unit.key for unit in with_values if few[unit.key] != unit.fingerprint]
+    assert changed == ["random-pair1", "intervention-pair1", "deployed-pair1"]  # these have more to do
 
 
 def test_the_figure_has_a_panel_for_each_estimator(report):
     assert [axis.get_title() for axis in table2.figure(report).axes] == ["PHWIS", "WIS"]
 
 
-def test_a_readers_own_cohort_is_split_and_has_no_truth(tmp_path):
-    rng, n = np.random.default_rng(0), 160  # forty stays of four steps, half of them without vasopressors
-    fluids, vasopressors = rng.integers(5, size=n), np.repeat([0, 1], n // 2) * rng.integers(1, 5, size=n)
-    columns = {
-        name: rng.integers(2, size=n) if kind == "binary" else rng.gamma(4.0, size=n)
-        for name, kind in features()
-    }
-    columns |= {
-        "icustay_id": np.repeat(np.arange(40), 4),
-        "bloc": np.tile(np.arange(1, 5), 40),
-        "SOFA": rng.integers(24, size=n).astype(float),
-        "action": 5 * fluids + vasopressors,
-        "iv_level": fluids,
-        "vaso_level": vasopressors,
-        "max_dose_vaso": rng.random(n),
-        "input_4hourly": rng.random(n),
-        "never_vasopressor": vasopressors == 0,
-        "training": np.ones(n, dtype=bool),
-        "died": np.zeros(n, dtype=bool),
-        "reward": rng.normal(size=n),
-    }
-    path = tmp_path / "cohort.parquet"
-    pl.DataFrame(columns).write_parquet(path)
-    config = replace(table2.SMOKE, families=("neighbours",), value_pairs=0, data=str(path), digest="0")
-    found = table2.one_pair("intervention", 0, config)
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A configuration on a cohort file of forty stays, half of them without vasopressors."""
+    path = write_cohort(tmp_path_factory.mktemp("cohort") / "cohort.parquet")
+    return replace(table2.SMOKE, families=("neighbours",), value_pairs=0, data=str(path), digest="0")
+
+
+def test_a_readers_own_cohort_is_split_and_has_no_truth(own):
+    found = table2.one_pair("intervention", 0, own, values=False)
     assert found["worth"] is None
     assert found["scores"][0]["true TV"] is None
     assert {row["target"] for row in found["errors"]} == {"own", "trees"}
     # the first part is half of the twenty stays without vasopressors
-    first, second = intervention_split(table2.cohort(str(path)), rng=seed_of("table2", "intervention", 0))
+    first, second = intervention_split(read_cohort(own.data), rng=seed_of("table2", "intervention", 0))
     assert (len(first), len(second)) == (10, 30)
     assert found["truth"] == pytest.approx(first.returns(0.99).mean())
+
+
+def test_the_report_of_a_readers_own_cohort_claims_nothing_exact(own, tmp_path):
+    report = table2.report(own, run_units(table2.units(own), tmp_path, report=progress.quiet))
+    text = report.to_markdown()
+    for words in ("exact", "true TV", "-15 or 15", "from a cohort of its own", "simulated", "deployed"):
+        assert words not in text, words
+    assert table2_report.SELECTION not in [table.title for table in report.tables]
+    assert "each another split of the cohort cohort.parquet" in report.table(table2_report.ERRORS).note
+    assert len(table2.figure(report).axes) == 2

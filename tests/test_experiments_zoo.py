@@ -40,6 +40,17 @@ def test_a_number_that_is_the_same_for_all_orders_none():
     assert found.place_of_truth == 3
 
 
+def test_logs_of_one_policy_do_not_count_as_so_many():
+    def ranked(x):
+        return zoo_report._Ranking(x, x, True, True, 1)
+
+    seeds = {"a": [ranked(0.1)] * 10, "b": [ranked(0.5)] * 10, zoo_report.HIDDEN: [ranked(0.9)] * 10}
+    row = dict(zip(zoo_report._COLUMNS, zoo_report._summary("NLL", {"NLL": seeds}), strict=True))
+    assert row["correlation"] == pytest.approx(0.3)
+    # two policies: the standard deviation of 0.1 and 0.5 over sqrt 2, however many logs there are
+    assert row["se"] == pytest.approx(0.2)
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     config = zoo_ranking.SMOKE

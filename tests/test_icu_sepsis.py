@@ -247,6 +247,36 @@ def test_shaped_rewards_are_those_of_a_plain_loop(sepsis):
     assert added.any()
 
 
+@pytest.mark.parametrize("cap", [20, 3, None])
+def test_the_value_under_shaped_rewards_agrees_with_simulation(cap):
+    policy = icu_sepsis.without_vasopressors()
+    options = {"cap": cap, "shaped": True, "outcome": (0.0, 0.0)}  # the outcome alone is tested above
+    returns = icu_sepsis.simulate(4000, policy=policy, rng=8, lags=0, **options).returns(0.95)
+    exact = icu_sepsis.value(policy, gamma=0.95, **options)
+    error = returns.std() / np.sqrt(4000)
+    assert returns.mean() == pytest.approx(exact, abs=4 * error)  # about 1 of 16,000 correct seeds would fail
+    assert abs(exact) > 4 * error  # 0 would not do
+    both = icu_sepsis.value(policy, gamma=0.95, cap=cap, shaped=True)
+    assert both == pytest.approx(exact + icu_sepsis.value(policy, gamma=0.95, cap=cap), abs=1e-9)
+
+
+def test_the_value_of_two_steps_under_shaped_rewards_is_that_of_a_plain_loop(sepsis):
+    process, survival = sepsis.process, icu_sepsis._survival()
+    lactate, sofa = sepsis.centres[:, 30], sepsis.sofa
+    step = np.einsum("sa,sau->su", sepsis.expert, process.transitions)
+    expected = -15 + 30 * survival
+    total = 0.0
+    for s in np.flatnonzero(process.initial):
+        for u in np.flatnonzero(step[s]):
+            if process.absorbing[u]:
+                total += process.initial[s] * step[s, u] * expected[u]
+                continue
+            change = -0.125 * (sofa[u] - sofa[s]) - 2 * np.tanh(lactate[u] - lactate[s])
+            change -= 0.025 if sofa[u] == sofa[s] > 0 else 0.0
+            total += process.initial[s] * step[s, u] * (change + 0.9 * (step[u] @ expected))
+    assert icu_sepsis.value(gamma=0.9, cap=2, shaped=True) == pytest.approx(total, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -156,22 +156,29 @@ def value(
     *,
     gamma: float,
     cap: int | None = 20,
+    shaped: bool = False,
     outcome: tuple[float, float] = (-15.0, 15.0),
 ) -> float:
-    r"""Exact value of a policy in the simulated log: the expected discounted outcome, rewards not shaped.
+    r"""Exact value of a policy in the simulated log: the expected discounted rewards.
 
     .. math:: V_t(s) = \sum_{a, s'} \pi(a \mid s) P(s' \mid s, a)
-        \begin{cases} o(s') & s' \text{ ends, or } t \text{ is the last step} \\ \gamma V_{t+1}(s') \end{cases}
+        \begin{cases} o(s') & s' \text{ ends, or } t \text{ is the last step} \\
+        c(s, s') + \gamma V_{t+1}(s') \end{cases}
 
-    with :math:`o(s')` the outcome to be expected from s' under the clinicians. Parameters as in :func:`simulate`.
+    with :math:`o(s')` the outcome to be expected from s' under the clinicians, and :math:`c(s, s')` the intermediate
+    reward where rewards are ``shaped``, 0 otherwise. Parameters as in :func:`simulate`.
     """
     check_gamma(gamma)
     process = _arriving(cap)
     step = np.einsum("sa,sau->su", _table(policy), process.transitions)
     expected = outcome[0] + (outcome[1] - outcome[0]) * _survival()
+    earned = np.zeros(len(step))  # on the way to a further step, (S,)
+    if shaped:
+        living = np.flatnonzero(~process.absorbing)
+        earned[living] = (step[np.ix_(living, living)] * _change(living[:, None], living)).sum(axis=1)
     v = step @ expected
     for _ in range(process.horizon - 1):
-        v = step @ np.where(process.absorbing, expected, gamma * v)
+        v = earned + step @ np.where(process.absorbing, expected, gamma * v)
     return float(process.initial @ v)
 
 
@@ -315,15 +322,20 @@ def _latent(n: int, policy: Float, process: TabularMDP, rng: np.random.Generator
 
 def _intermediate(state: Int, layout: Ragged) -> Float:
     """Rewards of Raghu et al. (2017) for the change of SOFA and lactate on the way to the next step, (N,)."""
-    sepsis = load()
     following = np.minimum(np.arange(len(state)) + 1, np.repeat(layout.last, layout.lengths))
+    change = _change(state, state[following])
+    change[layout.last] = 0.0
+    return change
+
+
+def _change(before: Int, after: Int) -> Float:
+    """The intermediate reward of a step from one state to another."""
+    sepsis = load()
     sofa, lactate = sepsis.sofa, sepsis.centres[:, FEATURES.index("Arterial_lactate")]
-    before, after = state, state[following]
     stagnant = (sofa[after] == sofa[before]) & (sofa[after] > 0)
     change = -0.025 * stagnant - 0.125 * (sofa[after] - sofa[before])
     change -= 2 * np.tanh(lactate[after] - lactate[before])
-    change[layout.last] = 0.0
-    return change
+    return np.asarray(change)
 
 
 def _measure(state: Int, noise: float, rng: np.random.Generator) -> Float:

@@ -20,7 +20,7 @@ from caliope.domains import icu_sepsis, random_mdp, toy_map
 from caliope.domains.random_mdp import Problem
 from caliope.gathering import target_probabilities
 from caliope.policies import action_probabilities, mix, practice, tilt
-from caliope.ragged import Float
+from caliope.ragged import Bool, Float
 from caliope.trajectories import Trajectories
 from caliope.values import cross_fitted_q, cross_fitted_q_by_time
 
@@ -39,6 +39,7 @@ class Question:
     value: float
     table: Table
     relative: Given | None = None
+    change: Any = None  # the same as a policy (``mix``, ``tilt``)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +90,14 @@ def of_problem(problem: Problem) -> Arena:
     targets = problem.targets()
     mixed = {"mild mix": random_mdp.MILD, "strong mix": random_mdp.STRONG}
 
-    def stated(name: str) -> Given | None:
+    def change(name: str) -> Any:
         if name == "unrelated":
             return None
-        change = (
+        return (
             mix(practice, problem.reading(problem.best), mixed[name])
             if name in mixed
             else tilt(practice, problem.weigh)
         )
-        return lambda data, behaviour: target_probabilities(data, change, behaviour)
 
     def tables(policy: Float) -> Table:
         return lambda data: problem.true_probabilities(data, policy)
@@ -108,13 +108,17 @@ def of_problem(problem: Problem) -> Arena:
         problem.true_probabilities,
         problem.value(problem.behaviour),
         tuple(
-            Question(name, problem.value(policy), tables(policy), stated(name))
+            Question(name, problem.value(policy), tables(policy), _given(change(name)), change(name))
             for name, policy in targets.items()
             if name != "practice"
         ),
         partial(kernel_ridge, horizon=problem.process.horizon),
         confounded=len(np.unique(problem.seen[problem.seen >= 0])) < int((problem.seen >= 0).sum()),
     )
+
+
+def _given(change: Any) -> Given | None:
+    return None if change is None else lambda data, behaviour: target_probabilities(data, change, behaviour)
 
 
 def of_map(name: str, behaviour: toy_map.Compass) -> Arena:
@@ -135,7 +139,8 @@ def of_map(name: str, behaviour: toy_map.Compass) -> Arena:
                 "half heading",
                 toy_map.value(half),
                 table(half),
-                lambda data, b: target_probabilities(data, stated, b),
+                _given(stated),
+                stated,
             ),
             Question("heading", toy_map.value(toy_map.HEADING), table(toy_map.HEADING)),
         ),
@@ -152,7 +157,7 @@ def of_sepsis(gamma: float = 0.99) -> Arena:
         if name in shares:
             share = shares[name]
             return lambda data, b: (1 - share) * b + share * icu_sepsis.true_probabilities(data, best)
-        return lambda data, b: (b + np.where(without, b, 0) / b[:, without].sum(axis=1, keepdims=True)) / 2
+        return lambda data, b: (b + _only(without, b)) / 2
 
     def tables(policy: Float) -> Table:
         return lambda data: icu_sepsis.true_probabilities(data, policy)
@@ -171,6 +176,12 @@ def of_sepsis(gamma: float = 0.99) -> Arena:
         gamma=gamma,
         present=lambda data: present_columns(data.feature_names),
     )
+
+
+def _only(allowed: Bool, b: Float) -> Float:
+    """A policy with the allowed actions alone, scaled up; where it takes none of them, as it is."""
+    share = b[:, allowed].sum(axis=1, keepdims=True)
+    return np.where(share > 0, np.where(allowed, b, 0) / np.where(share > 0, share, 1.0), b)
 
 
 _SUITE = (
@@ -193,4 +204,9 @@ def arena(name: str) -> Arena:
         return of_sepsis()
     if name.startswith("map-"):
         return of_map(name[4:], {"roaming": toy_map.ROAMING, "astray": toy_map.ASTRAY}[name[4:]])
-    return of_problem(random_mdp.suite(rng=0)[_SUITE.index(name)])
+    return of_problem(problem(name))
+
+
+def problem(name: str) -> Problem:
+    """One of the random processes, bandits and clinics among :data:`ARENAS`."""
+    return random_mdp.suite(rng=0)[_SUITE.index(name)]

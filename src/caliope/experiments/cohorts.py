@@ -43,11 +43,7 @@ def simulated(train: int, test: int, rng: np.random.Generator) -> Cohorts:
 
 def from_file(path: str | Path) -> Cohorts:
     """A Parquet file as ``caliope cohort`` writes it, parted into training patients and others as the file says."""
-    import polars as pl
-
-    from caliope.clinical.states import to_trajectories
-
-    data = to_trajectories(pl.read_parquet(path), history=3)
+    data = read_cohort(path)
     training = np.asarray(data["training"], dtype=bool)[data.layout.first]
     if training.all() or not training.any():
         raise ValueError(
@@ -55,6 +51,23 @@ def from_file(path: str | Path) -> Cohorts:
         )
     test = data[~training]
     return Cohorts(data[training], test, np.asarray(test["SOFA"], dtype=np.float64), None)
+
+
+def read_cohort(path: str | Path) -> Trajectories:
+    """A Parquet file as ``caliope cohort`` writes it, with three steps of history in every state."""
+    import polars as pl
+
+    from caliope.clinical.states import to_trajectories
+
+    try:
+        rows = pl.read_parquet(path)
+        return to_trajectories(rows, history=3)
+    except pl.exceptions.PolarsError as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{path} is no cohort file: that is a Parquet file as caliope cohort writes it, a row for every four hours "
+            f"of a stay, with its 48 features, action, reward and training ({first})."
+        ) from error
 
 
 def digest_of(path: str | Path) -> str:

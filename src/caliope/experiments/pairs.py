@@ -36,9 +36,9 @@ from caliope.trajectories import Trajectories
 from caliope.values import CrossFittedQ, cross_fitted_q_by_time
 
 FAMILIES = ("logistic", "forest", "network", "neighbours")
-NEUTRAL = (
-    "trees"  # extremely randomised, leaves of ten: a family that none of the four can recognise as its own
-)
+# Extremely randomised, leaves of ten: as a target it belongs to none of the four families, though it is akin to the
+# forest. Its own behaviour models recognise it, and are not compared with the others where it is the target.
+NEUTRAL = "trees"
 WEIGHING: Mapping[str, Estimator] = {
     "mean": monte_carlo,  # of the second log, whatever the policy
     "PHWIS": phwis,

@@ -119,9 +119,24 @@ class Report:
             write_atomically(Path(folder) / f"{self.name}.svg", svg(figure))
 
 
+def said_of(config: Any) -> dict[str, Any]:
+    """A configuration as it is published: of a reader's own file the name, and not where it lies."""
+    return {
+        key: Path(value).name if key == "data" and value else value for key, value in vars(config).items()
+    }
+
+
 def read_report(path: str | Path) -> Report:
     """Read a report back from its JSON."""
-    found = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        return _report_of(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is not a report as caliope reproduce writes it: make it again ({type(error).__name__}: {error})."
+        ) from error
+
+
+def _report_of(found: Mapping[str, Any]) -> Report:
     tables = tuple(
         ReportTable(
             table["title"],

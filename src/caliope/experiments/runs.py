@@ -7,11 +7,13 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -57,8 +59,10 @@ def run_units(
     """Do all units that are not done yet, and return the result of each by its key, in the order given.
 
     Every result is written to ``folder/units/KEY.json`` when it is there, under its final name only when complete.
-    A unit whose file exists is not done again, unless its arguments have changed. Whatever the order, the number of
-    jobs and the interruptions, results are the same: each unit runs on one thread, and with seeds of its own.
+    A unit whose file exists is not done again, unless its arguments have changed. If the code has changed since, it is
+    taken up all the same, and a line on the standard error says so: a long run is not lost by a comment. Whatever the
+    order, the number of jobs and the interruptions, results are the same: each unit runs on one thread, and with seeds
+    of its own.
 
     Parameters
     ----------
@@ -72,9 +76,11 @@ def run_units(
     """
     todo = list(units)
     _check_keys(todo)
+    code_digest()  # of the code that runs, before anybody edits it
     files = {unit.key: Path(folder) / "units" / f"{unit.key}.json" for unit in todo}
     (Path(folder) / "units").mkdir(parents=True, exist_ok=True)
     done = {unit.key: kept for unit in todo if (kept := _kept(unit, files[unit.key])) is not None}
+    _say_of_other_code(done, len(todo), Path(folder) / "units")
     waiting = [unit for unit in todo if unit.key not in done]
     with one_thread(), report(len(todo), len(done), jobs) as advance:
         for unit, record in _in_turn(waiting) if jobs == 1 else _beside(waiting, jobs):
@@ -85,10 +91,30 @@ def run_units(
     return {unit.key: json.loads(json.dumps(done[unit.key]["result"])) for unit in todo}
 
 
-def unit_seconds(units: Iterable[Unit], folder: str | Path) -> float:
-    """What the finished units took, on one core each; those that were taken up again included."""
-    records = (_kept(unit, Path(folder) / "units" / f"{unit.key}.json") for unit in units)
-    return float(sum(record["seconds"] for record in records if record is not None))
+@dataclass(frozen=True)
+class Spent:
+    """What the finished units took, on one core each, and how many of them were made by other code than this."""
+
+    seconds: float
+    other_code: int
+
+
+def spent(units: Iterable[Unit], folder: str | Path) -> Spent:
+    """Of all finished units, those that were taken up again included."""
+    found = (_kept(unit, Path(folder) / "units" / f"{unit.key}.json") for unit in units)
+    records = [record for record in found if record is not None]
+    other = sum(record.get("code") != code_digest() for record in records)
+    return Spent(float(sum(record["seconds"] for record in records)), other)
+
+
+@cache
+def code_digest() -> str:
+    """A short name for the code of the package: every file of Python in it, by path and content."""
+    root, digest = Path(caliope.__file__).parent, hashlib.blake2b(digest_size=8)
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def seed_of(*parts: Any) -> np.random.Generator:
@@ -157,8 +183,35 @@ def _kept(unit: Unit, file: Path) -> dict[str, Any] | None:
     """The record of a unit that was done before with the same arguments."""
     if not file.exists():
         return None
-    record = json.loads(file.read_text(encoding="utf-8"))
-    return record if record.get("fingerprint") == unit.fingerprint else None
+    record = _read(file)
+    if record is None:
+        _say(f"{file} is no record of a finished unit: it is done again.")
+        return None
+    return record if record["fingerprint"] == unit.fingerprint else None
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    """A record; None if the file holds none, or not all of one."""
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:  # neither text nor JSON
+        return None
+    kinds = {"fingerprint": str, "result": dict, "seconds": int | float}
+    sound = isinstance(record, dict) and all(isinstance(record.get(key), kind) for key, kind in kinds.items())
+    return record if sound else None
+
+
+def _say_of_other_code(done: Mapping[str, Mapping[str, Any]], total: int, folder: Path) -> None:
+    other = sum(record.get("code") != code_digest() for record in done.values())
+    if other:
+        _say(
+            f"{other} of {total} units were made by other code than this; delete {folder} to make them anew."
+        )
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 def _do(unit: Unit) -> dict[str, Any]:
@@ -171,6 +224,7 @@ def _do(unit: Unit) -> dict[str, Any]:
         result = plain(unit.work(**unit.arguments))
     return {
         "arguments": plain(unit.arguments),
+        "code": code_digest(),
         "fingerprint": unit.fingerprint,
         "result": result,
         "seconds": time.process_time() - start,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from caliope.experiments.reports import Report, ReportTable
+from caliope.experiments.reports import Report, ReportTable, said_of
 from caliope.experiments.summaries import column, mean, sd
 
 PAPER = {
@@ -45,14 +45,17 @@ def report(config: Any, results: Mapping[str, Any]) -> Report:
     """Tables by severity, the order of the models, and what agrees with the paper."""
     found = _means(config, results)
     raw, repaired = found["raw"], found.get("recalibrated", {})
-    tables = [ReportTable(RAW, _COLUMNS, _rows(raw, theirs=PAPER), _note(config)), _order_table(ORDER, raw)]
+    tables = [
+        ReportTable(RAW, _COLUMNS, _rows(raw, theirs=PAPER), _note(config, raw)),
+        _order_table(ORDER, raw),
+    ]
     if repaired:
         tables.append(ReportTable(RECALIBRATED, _COLUMNS, _rows(repaired, theirs={})))
         # The default model is recalibrated by its own making.
         own = {model: strata for model, strata in raw.items() if model == "default"}
         tables.append(_order_table(REPAIRED_ORDER, repaired | own))
     title = "Table 1: calibration of behaviour models by severity"
-    return Report("table1", title, tuple(tables), _findings(found), vars(config))
+    return Report("table1", title, tuple(tables), _findings(found), said_of(config))
 
 
 def _means(config: Any, results: Mapping[str, Any]) -> Found:
@@ -126,18 +129,28 @@ def _correlation(fitted: Mapping[str, Mapping[str, float | None]], key: str) -> 
     return statistic if np.isfinite(statistic) else None
 
 
-def _note(config: Any) -> str:
+def _note(config: Any, raw: Mapping[str, Any]) -> str:
     who = (
         f"The cohort {config.data.rsplit('/', 1)[-1]}: nobody knows the true policy."
         if config.data
         else f"{config.train} simulated patients to fit on and {config.test} others (the paper: 17,898 real ones)."
     )
+    severity = "the SOFA score of the step" if config.data else "the mean SOFA score of the hidden state"
     return (
-        f"{who} Means over {config.seeds} seeds, sd between them; up to {config.n_states} states of each stratum, "
-        f"{config.k} neighbours, informative features {'and their history ' * config.weigh_lags}weighted twice. "
+        f"{who} Means over {config.seeds} seeds, sd between them; up to {config.n_states} states of each stratum"
+        f"{_fewer(config, raw)}. Strata are by {severity}. Neighbours are the {config.k} nearest states of other "
+        "patients, the own trajectory left out, by features that were standardised; informative ones "
+        f"{'and their history ' * config.weigh_lags}count twice. "
         "*paper* is Raghu et al. (2018) on MIMIC-III, another population: for comparison, not a target. *null* is what "
         "the number would be if the model were right, z the distance from it. *averaged excess* is above its null too."
     )
+
+
+def _fewer(config: Any, raw: Mapping[str, Any]) -> str:
+    """Strata that have fewer states than were asked for."""
+    states = {name: x["states"] for name, x in next(iter(raw.values())).items() if name != "all"}
+    few = [f"{name}: {n:.0f}" for name, n in states.items() if n < config.n_states]
+    return f" ({', '.join(few)}, which are all, on average)" if few else ""
 
 
 def _findings(found: Found) -> tuple[str, ...]:
@@ -159,16 +172,25 @@ def _findings(found: Found) -> tuple[str, ...]:
 
 
 def _trend(raw: Mapping[str, Any], severities: Sequence[str]) -> str:
+    """How the paper's number and its null change from the mildest stratum to the severest."""
+    if len(severities) < 2:
+        return ""
     first, last = severities[0], severities[-1]
-    worse = [
-        model for model in PAPER if model in raw and raw[model][last]["paper"] > raw[model][first]["paper"]
+    models = [model for model in PAPER if model in raw]
+
+    def change(model: str, key: str) -> str:
+        return f"{model} {raw[model][first][key]:.3f} to {raw[model][last][key]:.3f}"
+
+    higher = [
+        change(model, "paper") for model in models if raw[model][last]["paper"] > raw[model][first]["paper"]
     ]
-    nulls = [(raw[model][first]["null"], raw[model][last]["null"]) for model in PAPER if model in raw]
-    rise = float(np.mean([b / a for a, b in nulls if a]))
-    return (
-        f"From {first} to {last} it rises for {', '.join(worse) or 'no model'}, and so does its null, on average by a "
-        f"factor of {rise:.2f}: part of the trend with severity is that more actions are in use."
-    )
+    lower = [
+        change(model, "paper") for model in models if raw[model][last]["paper"] <= raw[model][first]["paper"]
+    ]
+    told = [f"{word} for {', '.join(x)}" for word, x in (("rises", higher), ("falls", lower)) if x]
+    nulls = ", ".join(change(model, "null") for model in models)
+    truth = f"; of the true policy itself: {change('truth', 'null')}" if "truth" in raw else ""
+    return f"From {first} to {last} it {' and '.join(told)}. Its null over the same strata: {nulls}{truth}."
 
 
 def _against_truth(raw: Mapping[str, Any], orders: Mapping[str, Mapping[str, Any]]) -> str:

@@ -7,14 +7,14 @@ the policy of the first part is deployed in ICU-Sepsis, and its value is exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from caliope.calibration import neighbourhoods, total_variation
 from caliope.domains import icu_sepsis
-from caliope.experiments.cohorts import kernel_weights
+from caliope.experiments.cohorts import kernel_weights, read_cohort
 from caliope.experiments.pairs import (
     FAMILIES,
     NEUTRAL,
@@ -32,7 +32,6 @@ from caliope.experiments.splits import intervention_split, random_split, selecti
 from caliope.experiments.table2_report import figure as figure
 from caliope.experiments.table2_report import report as report
 from caliope.ragged import Float
-from caliope.trajectories import Trajectories
 
 NAME = "table2"
 GAMMA = 0.99
@@ -77,14 +76,20 @@ FULL = Config(patients=17_898, pairs=50, value_pairs=10)
 
 
 def units(config: Config) -> list[Unit]:
-    """The exact selection bias, and one unit for each design and pair."""
+    """One unit for each design and pair; on simulated patients the exact selection bias too."""
     designs = [each for each in config.designs if each in SPLITS or not config.data]
+    # A longer run has more units, and the same ones.
+    sizes = replace(config, pairs=0, value_pairs=0, designs=())
     pairs = [
-        Unit(f"{design}-pair{pair}", one_pair, {"design": design, "pair": pair, "config": config})
+        Unit(
+            f"{design}-pair{pair}",
+            one_pair,
+            {"design": design, "pair": pair, "config": sizes, "values": pair < config.value_pairs},
+        )
         for pair in range(config.pairs)
         for design in designs
     ]
-    return [Unit("selection", exact_selection), *pairs]
+    return pairs if config.data else [Unit("selection", exact_selection), *pairs]
 
 
 def exact_selection() -> dict[str, Any]:
@@ -95,21 +100,19 @@ def exact_selection() -> dict[str, Any]:
     }
 
 
-def one_pair(design: str, pair: int, config: Config) -> dict[str, Any]:
-    """Evaluate the policy of the first log on the second, by every model and estimator."""
+def one_pair(design: str, pair: int, config: Config, *, values: bool) -> dict[str, Any]:
+    """Evaluate the policy of the first log on the second, by every model and estimator.
+
+    ``values``: fit Q too, for AM and PHWDR.
+    """
     rng, seed = seed_of(NAME, design, pair), pair
     logs = _pair(design, config, rng)
-    with_values = pair < config.value_pairs
     targets = _targets(logs, config, seed)
     tables = _behaviours(logs, config, seed)
     truth = float(logs.first.returns(GAMMA).mean())
     how, found = Resampling(GAMMA, config.size, config.n_draws), []
     for name, target in targets.items():
-        q = (
-            fitted_values(logs.second, target, gamma=GAMMA, trees=config.trees, seed=seed)
-            if with_values
-            else None
-        )
+        q = fitted_values(logs.second, target, gamma=GAMMA, trees=config.trees, seed=seed) if values else None
         for (model, fit), table in tables.items():
             if name in (model, NEUTRAL, "truth"):
                 kind = name if name in (NEUTRAL, "truth") else "own"
@@ -131,7 +134,7 @@ def one_pair(design: str, pair: int, config: Config) -> dict[str, Any]:
 
 def _pair(design: str, config: Config, rng: np.random.Generator) -> Pair:
     if config.data:
-        return Pair(*SPLITS[design](cohort(config.data), rng=rng), worth=None)
+        return Pair(*SPLITS[design](read_cohort(config.data), rng=rng), worth=None)
     if design in DEPLOYED:
         table = _deployed(design)
         first = icu_sepsis.simulate(config.patients // 2, policy=table, rng=rng)
@@ -145,15 +148,6 @@ def _pair(design: str, config: Config, rng: np.random.Generator) -> Pair:
         return Pair(first, second, None)
     acted = icu_sepsis.true_probabilities(second)
     return Pair(first, second, icu_sepsis.value(gamma=GAMMA), acted, acted)
-
-
-def cohort(path: str) -> Trajectories:
-    """A Parquet file as ``caliope cohort`` writes it, with three steps of history in every state."""
-    import polars as pl
-
-    from caliope.clinical.states import to_trajectories
-
-    return to_trajectories(pl.read_parquet(path), history=3)
 
 
 def _deployed(design: str) -> Float:

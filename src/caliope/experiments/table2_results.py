@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from caliope.experiments.pairs import VALUING, WEIGHING
-from caliope.experiments.summaries import column, mean
+from caliope.experiments.summaries import clustered_se, column, mean
+from caliope.ragged import Float
 
 if TYPE_CHECKING:
     from caliope.experiments.table2 import Config
@@ -23,17 +25,21 @@ PAPER = {
     ("intervention", "PHWIS"): {"neighbours": 2.04, "network": 4.65},
     ("random", "PHWDR"): {"neighbours": 2.04, "network": 2.02},
     ("intervention", "PHWDR"): {"neighbours": 3.90, "network": 3.90},
-    ("random", "AM"): {"neighbours": 0.177, "network": 0.177},
-    ("intervention", "AM"): {"neighbours": 3.87, "network": 3.87},
 }
+PAPER_AM = {"random": 0.177, "intervention": 3.87}  # one number a split: AM has no behaviour model
 PAPER_TV = {"random": 0.09, "intervention": 0.29}
+
+
+def exact(design: str) -> bool:
+    """Whether the truth of a design is an exact value: the policy was deployed in the simulator."""
+    return design.startswith("deployed")
 
 
 class Found:
     """The results of all pairs, asked for by design."""
 
     def __init__(self, config: Config, results: Mapping[str, Any]) -> None:
-        self.config, self.selection = config, results["selection"]
+        self.config, self.selection = config, results.get("selection", {})  # none of a reader's own data
         self.pairs = {
             design: [results[f"{design}-pair{i}"] for i in range(config.pairs)]
             for design in config.designs
@@ -55,54 +61,103 @@ class Found:
             for pair in self.pairs[design]
         ]
 
-    def mse(self, design: str, **wanted: str) -> Any:
-        """Mean squared error in each pair against the paper's truth, the mean return of the first log."""
-        return self._mse(design, [0.0] * len(self.pairs[design]), wanted)
+    def parts(self, design: str, **wanted: str) -> tuple[Float, Float]:
+        """Bias and variance in each pair against the truth of the design, (P,) each.
 
-    def exact_mse(self, design: str, **wanted: str) -> Any:
-        """Mean squared error in each pair against the exact value of the policy of the first log."""
+        Of a split that is the mean return of the first log, as in the paper; where the policy was deployed, its exact
+        value: the mean return of the first log would add its own noise.
+        """
+        return self._parts(design, [self.shift(design, pair) for pair in self.pairs[design]], wanted)
+
+    def mse(self, design: str, **wanted: str) -> Float:
+        """Mean squared error in each pair against the truth of the design, (P,)."""
+        bias, variance = self.parts(design, **wanted)
+        return bias**2 + variance
+
+    def exact_mse(self, design: str, **wanted: str) -> Float:
+        """Mean squared error in each pair against the exact value of the policy of the first log, (P,)."""
         worth = self.worth(design)
         away = [np.nan if worth is None else pair["truth"] - worth for pair in self.pairs[design]]
-        return self._mse(design, away, wanted)
+        bias, variance = self._parts(design, away, wanted)
+        return bias**2 + variance
 
-    def _mse(self, design: str, shifts: Sequence[float], wanted: Mapping[str, str]) -> Any:
-        found = []
-        for shift, rows in zip(shifts, self.errors(design, **wanted), strict=True):
-            found += [np.nan if x["bias"] is None else (x["bias"] + shift) ** 2 + x["variance"] for x in rows]
-        return np.array(found, dtype=np.float64)
+    def shift(self, design: str, pair: Mapping[str, Any]) -> float:
+        """From a bias against the mean return of the first log to one against the truth of the design."""
+        return float(pair["truth"] - pair["worth"]) if exact(design) else 0.0
+
+    def _parts(self, design: str, shifts: Sequence[float], wanted: Mapping[str, str]) -> tuple[Float, Float]:
+        each = zip(shifts, self.errors(design, **wanted), strict=True)
+        rows = [(shift, row) for shift, rows in each for row in rows]
+        records = [row for _, row in rows]
+        return column(records, "bias") + [shift for shift, _ in rows], column(records, "variance")
 
 
 def distances(found: Found) -> list[tuple[Any, ...]]:
-    """Total variation between the two policies: design, the paper's, ours by family, exact."""
+    """Total variation between the two policies: design, the paper's, ours by family, their mean less that, exact."""
     rows = []
     for design, pairs in found.pairs.items():
-        exact = (
+        true = (
             found.selection["rewards"]["tv_second"]
             if design == "intervention" and not found.config.data
             else mean(column(pairs, "exact_tv"))
         )
         ours = [mean([pair["tv"][family] for pair in pairs]) for family in found.config.families]
-        rows.append((design, PAPER_TV.get(design), *ours, exact))
+        theirs = PAPER_TV.get(design)
+        off = None if theirs is None else (mean(ours) or 0.0) - theirs
+        rows.append((design, theirs, *ours, off, true))
     return rows
 
 
-def ranks(found: Found, design: str, target: str, estimator: str) -> list[dict[str, float]]:
-    """Rank correlation of each calibration number with the squared error, a pair; empty where nothing was evaluated."""
-    result = []
-    for pair, rows in zip(
-        found.pairs[design], found.errors(design, target=target, estimator=estimator), strict=True
+def ranks(found: Found, design: str, target: str, estimator: str) -> dict[int, dict[str, float]]:
+    """Rank correlation of each calibration number with the squared error by pair; empty where nothing was evaluated.
+
+    The true policy is not ranked, nor the models of the family that made the target: they would recognise it.
+    """
+    result = {}
+    for i, (pair, rows) in enumerate(
+        zip(found.pairs[design], found.errors(design, target=target, estimator=estimator), strict=True)
     ):
-        shift = pair["truth"] - pair["worth"] if design.startswith("deployed") else 0.0
+        shift = found.shift(design, pair)
         error = {
             (x["model"], x["fit"]): (x["bias"] + shift) ** 2 + x["variance"]
             for x in rows
-            if x["bias"] is not None
+            if x["bias"] is not None and x["model"] not in ("truth", target)
         }
-        scored = [x for x in pair["scores"] if x["model"] != "truth" and (x["model"], x["fit"]) in error]
+        scored = [x for x in pair["scores"] if (x["model"], x["fit"]) in error]
         if len(scored) > 2:
             y = [error[x["model"], x["fit"]] for x in scored]
-            result.append({name: _spearman(column(scored, name), y) for name in NUMBERS})
+            result[i] = {name: _spearman(column(scored, name), y) for name in NUMBERS}
     return result
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """How each calibration number ranks models as their errors do, over cells in which all of them are known."""
+
+    correlation: dict[str, float | None]
+    se: dict[str, float | None]  # the cells of one pair are one draw
+    cells: int
+    pairs: int
+
+
+def foretold(found: Found, target: str, estimators: Sequence[str], designs: Iterable[str]) -> Foretold:
+    """Mean rank correlations over designs, pairs and estimators for one target."""
+    cells = {
+        (design, pair, estimator): each
+        for design in designs
+        for estimator in estimators
+        for pair, each in ranks(found, design, target, estimator).items()
+    }
+    names = [name for name in NUMBERS if any(np.isfinite(each[name]) for each in cells.values())]
+    kept = {key: each for key, each in cells.items() if all(np.isfinite(each[name]) for name in names)}
+    groups = [f"{design}-{pair}" for design, pair, _ in kept]
+    by_number = {name: [each[name] for each in kept.values()] for name in names}
+    return Foretold(
+        {name: mean(x) for name, x in by_number.items()},
+        {name: clustered_se(x, groups) for name, x in by_number.items()},
+        len(kept),
+        len(set(groups)),
+    )
 
 
 def _spearman(x: Any, y: Sequence[float]) -> float:

@@ -7,7 +7,7 @@ fixed before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from caliope.experiments.arenas import ARENAS, arena
@@ -34,6 +34,10 @@ class Config:
     )
     sizes: tuple[tuple[int, int], ...] = ((500, 4), (2000, 2))  # trajectories, replicates
     folds: int = 2  # of the behaviour models and of the fitted values
+
+    def longer(self, times: int) -> Config:
+        """So many times the replicates; those of the shorter run are among them."""
+        return replace(self, sizes=tuple((n, times * replicates) for n, replicates in self.sizes))
 
 
 SMOKE = Config(("bandit-5", "clinic-hidden"), ((40, 2),))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from caliope.experiments.reports import Report, ReportTable
-from caliope.experiments.summaries import mean, se
+from caliope.experiments.reports import Report, ReportTable, said_of
+from caliope.experiments.summaries import clustered_se, mean
 
 HIDDEN = "sites"  # its policy depends on something nobody wrote down: not counted in the means over all
 PAPER, AVERAGED, NLL = "paper TV", "averaged excess", "NLL"
@@ -82,7 +82,7 @@ def report(config: Any, results: Mapping[str, Any]) -> Report:
         ),
     )
     title = "The zoo: which calibration number can be believed?"
-    return Report("zoo", title, tables, (*_findings(found), _fewer(four)), vars(config))
+    return Report("zoo", title, tables, (*_findings(found), _fewer(four)), said_of(config))
 
 
 def _rankings(config: Any, results: Mapping[str, Any], models: tuple[str, ...]) -> Rankings:
@@ -105,12 +105,16 @@ _COLUMNS = (
 
 
 def _summary(metric: str, found: Rankings) -> tuple[Any, ...]:
-    rankings = [each for member, seeds in found[metric].items() if member != HIDDEN for each in seeds]
+    counted = [
+        (member, each) for member, seeds in found[metric].items() if member != HIDDEN for each in seeds
+    ]
+    policies, rankings = [member for member, _ in counted], [each for _, each in counted]
     with_truth, without = ([getattr(r, name) for r in rankings] for name in ("with_truth", "without_truth"))
     place = [r.place_of_truth for r in rankings]
     return (
-        metric, mean(with_truth), se(with_truth), mean(without), se(without), mean([r.in_order for r in rankings]),
-        mean([r.finds_best for r in rankings]), mean(place), mean([p == 1 for p in place]),
+        metric, mean(with_truth), clustered_se(with_truth, policies), mean(without), clustered_se(without, policies),
+        mean([r.in_order for r in rankings]), mean([r.finds_best for r in rankings]), mean(place),
+        mean([p == 1 for p in place]),
     )  # fmt: skip
 
 
@@ -136,9 +140,10 @@ def _note(config: Any) -> str:
     counted = len(set(config.members) - {HIDDEN})
     return (
         "Spearman's rank correlation over 8 models (7 without the truth) with their total variation to the truth, "
-        f"mean and standard error over {counted} policies x {config.seeds} logs of {config.trajectories} trajectories "
-        "of ten steps. The policy with hidden sites is not counted here, but shown below. All in order: share of the "
-        "logs in which the models but the truth come in their true order. Place of the truth: 1 is best of 8."
+        f"mean over {counted} policies x {config.seeds} logs of {config.trajectories} trajectories of ten steps, with "
+        "the standard error between policies: logs of one policy are alike, and do not count as so many. The policy "
+        "with hidden sites is not counted here, but shown below. All in order: share of the logs in which the models "
+        "but the truth come in their true order. Place of the truth: 1 is best of 8."
     )
 
 
@@ -172,8 +177,9 @@ def _fewer(found: Rankings) -> str:
 
 
 def _said(metric: str, row: Mapping[str, Any]) -> str:
+    error = "" if row["se"] is None else f"se {row['se']:.2f}; "
     return (
-        f"{metric} {row['correlation']:.2f} (se {row['se']:.2f}; {row['without the truth']:.2f} without the truth), "
+        f"{metric} {row['correlation']:.2f} ({error}{row['without the truth']:.2f} without the truth), "
         f"the truth first in {row['truth first']:.0%}"
     )
 
