@@ -88,14 +88,15 @@ def lay_groundwork(
     for name, model in (models or candidate_models(data)).items():
         with begin(f"fitting behaviour models: {name}"):
             fit = partial(fit_behaviour, model, part, mode="cross", rng=rng)
-            fitted[name] = replace(keep(f"behaviour {name}", fit), data=part)
+            fitted[name] = replace(keep(f"behaviour {name}", fit), data=part)  # as kept, it has a copy
     with begin("comparing them"):
         comparison = keep(
             "comparison", lambda: compare_policies(fitted, data, by=by, level=level, rng=seeds[1])
         )
         if not comparison.recommended:
             raise ValueError(f"no behaviour model can be used: {comparison.choice.reason}.")
-    chosen = fitted[comparison.recommended].everywhere(data)
+    with begin("predicting practice"):
+        chosen = fitted[comparison.recommended].everywhere(data)
     looked_at = data.sampled(LOOKED_AT, rng=np.random.default_rng(rng))
     some = data if len(looked_at) == len(data) else data[looked_at]
     with begin("placebo"):

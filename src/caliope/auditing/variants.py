@@ -38,7 +38,8 @@ def other_behaviours(
 
 def _other_k(model: Any, most: int) -> list[int]:
     last = end_of(model)
-    if type(last) is not NeighbourPolicy:
+    # A prior of its own is fitted anew with every k, and where it is good the neighbours hardly matter.
+    if type(last) is not NeighbourPolicy or last.prior is not None:
         return []
     return [k for times in _TIMES if 1 < (k := round(times * last.k)) < most]
 

@@ -8,7 +8,8 @@ _SHARES = {
     "checking the log": 1,
     "fitting behaviour models": 38,
     "comparing them": 17,
-    "placebo": 15,
+    "predicting practice": 5,
+    "placebo": 10,
     "fitting other models": 14,
     "fitting values": 4,
     "gathering evidence": 1,
@@ -23,7 +24,7 @@ _TOO_EARLY = 20  # per cent: what was done until then says little about the rest
 def time_left(stage: str, elapsed: float) -> str:
     """In words, when a stage begins; empty as long as nobody can tell.
 
-    >>> time_left("placebo", 58.0), time_left("checking the log", 1.0)
+    >>> time_left("predicting practice", 58.0), time_left("checking the log", 1.0)
     ('about 42 s left', '')
     """
     group = stage.partition(":")[0]

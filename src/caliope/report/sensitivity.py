@@ -39,7 +39,9 @@ def sensitivity_section(audit: Audit) -> Section:
 def _multiverse(audit: Audit, drawn: list[Universe]) -> Any:
     places = list(dict.fromkeys((row.model, row.weights) for row in drawn))[:_MOST_ROWS]
     estimators = list(dict.fromkeys(row.estimator for row in drawn))
-    figure, axis = rows_of_dots([f"{model}: {how}" for model, how in places], legend=True)
+    figure, axis = rows_of_dots(
+        [f"{model}: {how.partition(' towards')[0]}" for model, how in places], legend=True
+    )
     ends = audit.headline.interval
     if np.isfinite([ends.low, ends.high]).all():
         axis.axvspan(ends.low, ends.high, color=plots.COLOURS[0], alpha=0.12, linewidth=0)
