@@ -224,3 +224,14 @@ def test_the_report_of_a_smoke_run_leaves_the_hidden_variable_out(results):
     }
     assert all(row["processes"] == 1 for row in report.table(table3_report.GOALS).records())
     assert table3.figure(report).axes[0].get_title() == "40 trajectories"
+
+
+def test_by_process_the_ratios_are_those_of_its_cells(results):
+    report = table3.report(table3.SMOKE, results)
+    cells = report.table(table3_report.CELLS).records()
+    for row in report.table(table3_report.PROCESSES).records():
+        these = [
+            c for c in cells if (c["process"], c["trajectories"]) == (row["process"], row["trajectories"])
+        ]
+        ratios = [c["default"] / c["true, clipped WDR"] for c in these]
+        assert row["to the true policy's"] == pytest.approx(float(np.exp(np.mean(np.log(ratios)))))

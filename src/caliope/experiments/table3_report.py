@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TITLE = "Table 3: whole pipelines against exact values"
 GOALS = "The default pipeline against its targets"
+PROCESSES = "The default pipeline by process"
 RANKING = "The best pipelines, chosen and reported on different replicates"
 CELLS = "Root mean squared error by process and evaluation policy"
 EVERYTHING = "Every pipeline"
@@ -104,6 +105,7 @@ def report(config: Config, results: Mapping[str, Any]) -> Report:
     ranked = {n: _ranked(found, n, replicates) for n, replicates in config.sizes}
     tables = (
         ReportTable(GOALS, _GOAL_COLUMNS, tuple(goals), _note(config)),
+        ReportTable(PROCESSES, _PROCESS_COLUMNS, tuple(_process_rows(found)), _PROCESS_NOTE),
         ReportTable(
             RANKING, _RANK_COLUMNS, tuple(r for rows in ranked.values() for r in rows[:SHOWN]), _RANK_NOTE
         ),
@@ -162,6 +164,27 @@ def _goal_rows(found: Sequence[Cell], n: int, replicates: int) -> list[tuple[Any
         met = "" if goal.limit is None else "yes" if value <= goal.limit else "no"
         about = (n, replicates, goal.statement, goal.words, len({c.arena for c in these}), len(these))
         rows.append((*about, value, jackknife(ratio, replicates), goal.limit, met))
+    return rows
+
+
+_PROCESS_COLUMNS = (
+    "process", "trajectories", "to the paper's", "to the true policy's", "to the mean", "relative, to the paper's",
+    "relative, to the true policy's", "relative, to the mean",
+)  # fmt: skip
+_PROCESS_NOTE = (
+    "Ratio of root mean squared errors, geometric mean over the policies of a process; the true policy with the same "
+    "estimator. 'relative': policies stated as a change to practice, where they can be."
+)
+
+
+def _process_rows(found: Sequence[Cell]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for arena, n in dict.fromkeys((cell.arena, cell.n) for cell in found):
+        these = [cell for cell in found if (cell.arena, cell.n) == (arena, n)]
+        stated = [cell for cell in these if cell.relative]
+        ratios = [relative_error(these, DEFAULT, reference) for reference in (PAPER, TRUE, MEAN)]
+        ratios += [relative_error(stated, RELATIVE, reference) for reference in (PAPER, TRUE, MEAN)]
+        rows.append((arena, n, *map(_or_none, ratios)))
     return rows
 
 
