@@ -12,7 +12,7 @@ import caliope
 SRC = Path(caliope.__file__).parent
 # From the ground up: a module imports only from lines above its own.
 LAYERS = [
-    ["ragged", "results"],
+    ["ragged", "results", "source_digest"],
     ["validation", "pareto"],
     ["trajectories"],
     ["io", "policies"],

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 import caliope as cal
 from caliope.auditing import audit, audit_policy, check_log, lay_groundwork
 from caliope.auditing.effective import effective_by_step, few_at_a_step, few_in_a_stratum
-from caliope.auditing.keeping import Keeping
+from caliope.auditing.keeping import Keeping, fingerprint_of
 from caliope.auditing.verdicts import agreement
 from caliope.behaviour import NeighbourPolicy, TabularFrequencies
 from caliope.domains import ward
@@ -180,6 +180,80 @@ def test_a_torn_file_is_made_again(tmp_path):
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:50])
     assert keep("a stage", lambda: 8) == 8
+
+
+def test_names_that_look_alike_in_a_file_name_are_kept_apart(tmp_path):
+    keep = Keeping.of(tmp_path, "this log")
+    names = ["behaviour k=5", "behaviour k 5", "behaviour 模型一", "behaviour 模型二", "x" * 400, "x" * 401]
+    for name in names:
+        keep(name, lambda name=name: name)
+    assert [keep(name, lambda: "made again") for name in names] == names
+    assert len(list(tmp_path.iterdir())) == len(names)
+
+
+def same_log(data, **changed):
+    """The log once more, with parts of it changed."""
+    parts = ("states", "actions", "rewards", "offsets", "n_actions", "terminated", "feature_names", "ids")
+    return cal.Trajectories(**({name: getattr(data, name) for name in parts} | changed))
+
+
+CHANGES = {
+    "states beyond single precision": lambda d: {"states": d.states + 1e-12},
+    "which episodes ended": lambda d: {"terminated": np.arange(len(d)) % 3 > 0},
+    "how many actions there are": lambda d: {"n_actions": 4},
+    "what features are called": lambda d: {"feature_names": ("score",)},
+    "what episodes are called": lambda d: {"ids": d.ids + 1},
+    "rewards": lambda d: {"rewards": d.rewards * 2},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_was_kept_of_one_log_is_not_taken_for_another(log, what):
+    settings = {"gamma": 1.0, "seed": 0}
+    kept = fingerprint_of(log, MODELS, settings)
+    assert fingerprint_of(same_log(log), MODELS, settings) == kept
+    assert fingerprint_of(same_log(log, **CHANGES[what](log)), MODELS, settings) != kept
+
+
+def test_what_was_kept_depends_on_models_settings_and_code(log, monkeypatch):
+    kept = fingerprint_of(log, MODELS, {"gamma": 1.0})
+    assert fingerprint_of(log, MODELS, {"gamma": 0.9}) != kept
+    assert fingerprint_of(log, {"frequencies": TabularFrequencies()}, {"gamma": 1.0}) != kept
+    monkeypatch.setattr("caliope.auditing.keeping.source_digest", lambda: "other code")
+    assert fingerprint_of(log, MODELS, {"gamma": 1.0}) != kept
+
+
+def test_a_log_whose_episodes_were_cut_off_gets_its_own_values(log, tmp_path):
+    cut = same_log(log, terminated=np.arange(len(log)) % 3 > 0)
+    few = {"frequencies": TabularFrequencies()}
+    audit(log, EARLIER, few, n_draws=50, rng=0, work=tmp_path)
+    kept, fresh = (audit(cut, EARLIER, few, n_draws=50, rng=0, work=work) for work in (tmp_path, None))
+    assert kept.to_dict()["estimates"] == fresh.to_dict()["estimates"]
+    assert kept.settings["values"] == fresh.settings["values"]
+
+
+def test_what_cannot_be_kept_is_told_in_one_line_before_anything_is_fitted(log, tmp_path):
+    class Odd(LogisticRegression):
+        def __init__(self, chosen=lambda x: x):
+            self.chosen = chosen
+            super().__init__()
+
+    told = []
+    with pytest.raises(ValueError, match=r"'odd'.* cannot be written to disk.*leave work out") as error:
+        audit(log, EARLIER, {"odd": Odd()}, n_draws=50, rng=0, work=tmp_path, progress=told.append)
+    assert "\n" not in str(error.value)
+    assert told == []
+    with pytest.raises(ValueError, match="cannot be written to disk"):
+        Keeping.of(tmp_path, "this log")("a stage", lambda: lambda x: x)
+    assert [file for file in tmp_path.iterdir() if file.suffix == ".part"] == []
+
+
+def test_a_folder_that_cannot_be_used_is_refused(log, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for work, said in (("", "no name"), (tmp_path / "file", "is a file"), ("/dev/null/x", "cannot be")):
+        with pytest.raises(ValueError, match=said):
+            audit(log, EARLIER, MODELS, n_draws=50, rng=0, work=work)
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 SCRIPT = """

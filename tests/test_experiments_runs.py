@@ -15,13 +15,13 @@ from threadpoolctl import threadpool_info
 from caliope.experiments import progress
 from caliope.experiments.runs import (
     Unit,
-    code_digest,
     one_thread,
     run_units,
     seed_of,
     spent,
     write_atomically,
 )
+from caliope.source_digest import source_digest
 
 
 def draw(name, size):
@@ -90,7 +90,7 @@ def test_results_of_other_code_are_taken_up_and_said(tmp_path, capsys, change):
     assert capsys.readouterr().err == ""
     path = tmp_path / "units" / "draw1.json"
     record = json.loads(path.read_text())
-    assert record["code"] == code_digest()
+    assert record["code"] == source_digest()
     path.write_text(json.dumps({k: v for k, v in (record | change).items() if v is not None}))
     assert run_units(units, tmp_path, report=progress.quiet) == first
     (line,) = capsys.readouterr().err.splitlines()

@@ -332,8 +332,7 @@ def difference(estimator: Estimator, baseline: Estimator = monte_carlo) -> Estim
     paired.__name__ = f"difference_{name_of(estimator)}" + ("" if practice else f"_{name_of(baseline)}")
     paired.__doc__ = f"{label(estimator)}, minus {'current practice' if practice else label(baseline)}."
     paired.__wrapped__ = estimator  # type: ignore[attr-defined]
-    if not practice:
-        paired.baseline = baseline  # type: ignore[attr-defined]
+    paired.baseline = baseline  # type: ignore[attr-defined]
     return paired
 
 

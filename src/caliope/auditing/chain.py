@@ -19,7 +19,7 @@ from caliope.auditing.panel import panel
 from caliope.auditing.result import Audit
 from caliope.auditing.stages import Progress, Stages
 from caliope.auditing.values import values_on
-from caliope.auditing.verdicts import agreement, concerning, overturned
+from caliope.auditing.verdicts import agreement, concerning, nothing_varies, overturned
 from caliope.confounding import breakdown
 from caliope.estimators import wdr
 from caliope.gathering import gather, target_probabilities
@@ -143,7 +143,8 @@ def audit_policy(
         *few_at_a_step(capped),
         *few_in_a_stratum(capped, groundwork.strata),
         *agreement(rows, others, len(groundwork.looked_at) / len(data)),
-        *overturned(influence, confounded, len(data)),
+        *nothing_varies(rows[1]),
+        *overturned(rows[1], influence, confounded, len(data)),
     )
     return Audit(
         table=Table(tuple(concerning(row, findings) for row in rows), "What the new policy is worth"),

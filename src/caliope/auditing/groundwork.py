@@ -14,7 +14,7 @@ from caliope.auditing.candidates import candidate_models
 from caliope.auditing.keeping import Keep, forget
 from caliope.auditing.log_checks import check_log
 from caliope.auditing.placebo import Placebo, run_placebo
-from caliope.auditing.second import second_model
+from caliope.auditing.second import challenged, second_model
 from caliope.auditing.stages import Progress, Stage, Stages
 from caliope.auditing.variants import other_behaviours
 from caliope.auditing.verdicts import propensities
@@ -100,15 +100,18 @@ def lay_groundwork(
     looked_at = data.sampled(LOOKED_AT, rng=np.random.default_rng(rng))
     some = data if len(looked_at) == len(data) else data[looked_at]
     with begin("placebo"):
-        second = keep("second model", lambda: second_model(comparison, fitted, part, rng=rng))
-        placebo = run_placebo(some, second, chosen.everywhere(some), gamma=gamma, rng=seeds[2])
+        family, second = keep("second model", lambda: second_model(comparison, fitted, part, rng=rng))
+        against = challenged(family, second, fitted[comparison.recommended])
+        placebo = run_placebo(some, second, chosen.everywhere(some), gamma=gamma, family=family, rng=seeds[2])
     with begin("fitting other models"):
         others = keep(
             "other models",
             lambda: other_behaviours(fitted, comparison.recommended, some, seed=rng),
         )
     about = () if known is None else propensities(data, known, chosen)
-    aside = placebo.findings if known is None else tuple(replace(x, level="note") for x in placebo.findings)
+    aside = (*placebo.findings, *against)
+    if known is not None:
+        aside = tuple(replace(finding, level="note") for finding in aside)
     return Groundwork(
         data=data,
         fitted_on=which,

@@ -11,20 +11,26 @@ from caliope.trajectories import Trajectories
 _STEPS = 50_000  # looked at for leaks, of whole trajectories
 _BINS = 64  # a feature is cut into these
 _GIVEN_AWAY = 0.98  # of the steps, whose action a single feature tells
+_FEW_OUTCOMES = 5  # different returns: else those above the median are told from those below
 _COMMON = 0.9  # of the steps, with one and the same action: then telling it is no feat
 
 
 def check_log(data: Trajectories) -> tuple[Finding, ...]:
-    """Duplicated episodes, actions that a feature gives away, outcomes that are missing, logs too small to use."""
-    found = (_duplicates(data), _leak(data), _no_outcome(data), _one_action(data), _few(data))
+    """Duplicated episodes, features that hold the action or the outcome, outcomes that are missing, too small logs."""
+    checks = (_duplicates, _leak, _outcome_known, _no_outcome, _one_action, _few)
+    found = (check(data) for check in checks)
     return tuple(finding for finding in found if finding is not None)
 
 
 def _duplicates(data: Trajectories) -> Finding | None:
-    # Episodes of few discrete states are alike by chance; a copy is suspicious where states hardly ever repeat.
-    distinct = len(np.unique(data.states[:_STEPS], axis=0)) / min(data.n_steps, _STEPS)
-    extra = len(data) - len(set(data.digests))
-    if extra == 0 or distinct < 0.5:
+    _, first = np.unique(np.array(data.digests), return_index=True)
+    extra = len(data) - len(first)
+    if extra == 0:
+        return None
+    # Episodes of few discrete states are alike by chance; a copy is suspicious where states hardly ever repeat, but in
+    # copies.
+    rows = data.layout.rows_of(np.sort(first))[:_STEPS]
+    if len(np.unique(data.states[rows], axis=0)) < 0.5 * len(rows):
         return None
     message = (
         f"{extra} of {len(data)} episodes are copies of others, to the last digit: the same patient was logged twice, "
@@ -64,6 +70,26 @@ def told_by(feature: Float, actions: Int, owner: Int, n_actions: int) -> float:
         np.add.at(counts, (place[fit], actions[fit]), 1)
         right += int((counts.argmax(axis=1)[place[~fit]] == actions[~fit]).sum())
     return right / len(actions)
+
+
+def _outcome_known(data: Trajectories) -> Finding | None:
+    """A feature that tells, at the first decision, how the episode will end."""
+    returns = data.returns()
+    values = np.unique(returns)
+    few = len(values) <= _FEW_OUTCOMES
+    kind = np.searchsorted(values, returns) if few else (returns > np.median(returns)).astype(np.int64)
+    if len(np.unique(kind)) < 2 or np.bincount(kind).max() > _COMMON * len(kind):
+        return None
+    episodes = np.arange(len(data))
+    told = [told_by(x, kind, episodes, int(kind.max()) + 1) for x in data.states[data.layout.first].T]
+    worst = int(np.argmax(told))
+    if told[worst] < _GIVEN_AWAY:
+        return None
+    message = (
+        f"the feature {data.feature_names[worst]!r} alone tells at the first decision how {told[worst]:.1%} of the "
+        "episodes end: it was recorded afterwards, or is the outcome; leave it out of the state"
+    )
+    return Finding("L106", "issue", message, {"told": told[worst], "column": worst})
 
 
 def _no_outcome(data: Trajectories) -> Finding | None:

@@ -6,17 +6,26 @@ from collections.abc import Mapping
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier
 
 from caliope.auditing.candidates import POOL
-from caliope.behaviour import FittedBehaviour, fit_behaviour
+from caliope.behaviour import FittedBehaviour, Shrinkage, fit_behaviour, recalibrate
 from caliope.calibration import Comparison
+from caliope.ragged import Float
+from caliope.results import Finding, Level
 from caliope.trajectories import Trajectories
+
+CHALLENGER = "a forest"  # the second model where there is no other candidate
+_BETTER = (
+    0.01,
+    0.03,
+)  # nats a decision, by which a forest knows more than the only candidate: a caution, an issue
 
 
 def second_model(
     comparison: Comparison, fitted: Mapping[str, FittedBehaviour], part: Trajectories, *, rng: int
-) -> FittedBehaviour:
-    """The best candidate of another family, fitted again on other folds; the chosen one where there is no other."""
+) -> tuple[str, FittedBehaviour]:
+    """The best candidate of another family, fitted again on other folds; a forest where there is no other."""
     finite = [
         name
         for name in comparison.choice.ranking  # type: ignore[union-attr]
@@ -24,5 +33,31 @@ def second_model(
     ]
     # The pool is made of the others, and takes as long to fit as all of them.
     plain = [name for name in finite if name != POOL]
-    name = next(iter(plain or finite), comparison.recommended)
-    return fit_behaviour(clone(fitted[name].model), part, mode="cross", rng=rng + 1)
+    name = next(iter(plain or finite), None)
+    if name is not None:
+        return name, fit_behaviour(clone(fitted[name].model), part, mode="cross", rng=rng + 1)
+    trees = ExtraTreesClassifier(50, min_samples_leaf=5, max_features=None, random_state=rng + 1)
+    return CHALLENGER, recalibrate(trees, part, Shrinkage(), rng=rng + 1)
+
+
+def challenged(name: str, second: FittedBehaviour, chosen: FittedBehaviour) -> tuple[Finding, ...]:
+    """Whether a forest knows more of held-out decisions than the only candidate does: then that one is wrong."""
+    if name != CHALLENGER:
+        return ()  # the best of several has been chosen
+    data = second.data
+    gain = data.layout.sum_steps(_log_of(second, data) - _log_of(chosen, data))
+    mean = float(gain.sum() / data.n_steps)
+    se = float(np.sqrt(((gain - mean * data.lengths) ** 2).sum()) / data.n_steps)
+    if not (mean > _BETTER[0] and mean > 3 * se):
+        return ()
+    message = (
+        "the behaviour model misses what a forest finds: the forest predicts decisions that it has not seen better, "
+        f"by {mean:.3f} nats each (standard error {se:.3f}); try other models"
+    )
+    level: Level = "issue" if mean > _BETTER[1] else "caution"
+    return (Finding("P103", level, message, {"gain": mean, "se": se}),)
+
+
+def _log_of(behaviour: FittedBehaviour, data: Trajectories) -> Float:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(behaviour.on(data)[np.arange(data.n_steps), data.actions]))

@@ -13,10 +13,11 @@ from caliope.auditing.panel import HEADLINE, PRACTICE
 from caliope.behaviour import FittedBehaviour
 from caliope.confounding import Breakdown
 from caliope.ragged import Float
-from caliope.results import Estimate, Finding, Table
+from caliope.results import Estimate, Finding, Level, Table
 from caliope.trajectories import Trajectories
 
 _FEW = 0.01  # of the trajectories, that may not decide the sign
+_ILL_SCALED = (0.05, 0.1)  # of a total probability of 1: a caution, an issue
 _FRAGILE = 1.2  # a factor in the weights that any unrecorded reason has
 
 
@@ -57,10 +58,12 @@ def agreement(rows: Sequence[Estimate], others: Table[Universe], share: float = 
     return tuple(found)
 
 
-def overturned(influence: Influence, confounded: Breakdown, n: int) -> tuple[Finding, ...]:
+def overturned(gain: Estimate, influence: Influence, confounded: Breakdown, n: int) -> tuple[Finding, ...]:
     """How few trajectories, and how weak an unrecorded reason, would change the sign against practice."""
     found = []
-    if influence.to_flip is not None and influence.to_flip <= max(1, _FEW * n):
+    # A difference that may be 0 has no sign to lose.
+    signed = 0.0 not in gain.interval
+    if signed and influence.to_flip is not None and influence.to_flip <= max(1, _FEW * n):
         message = f"leaving out {influence.to_flip} of {n} trajectories changes which is better, the policy or practice"
         found.append(Finding("A103", "caution", message, {"trajectories": float(influence.to_flip)}))
     if confounded.gamma < _FRAGILE:
@@ -75,6 +78,8 @@ def overturned(influence: Influence, confounded: Breakdown, n: int) -> tuple[Fin
 def propensities(data: Trajectories, logged: Float, fitted: FittedBehaviour) -> tuple[Finding, ...]:
     """Logged probabilities against fitted ones: both are probabilities of what was done."""
     model = fitted.on(data)[np.arange(data.n_steps), data.actions]
+    if (finding := _ill_scaled(data, model / logged)) is not None:
+        return (finding,)
     with np.errstate(divide="ignore"):
         gain = np.log(logged) - np.log(model)
     by_trajectory = data.layout.sum_steps(gain)
@@ -88,3 +93,34 @@ def propensities(data: Trajectories, logged: Float, fitted: FittedBehaviour) -> 
         f"nats a step (standard error {se:.3f}): they are not the probabilities with which these actions were taken"
     )
     return (Finding("A105", "issue", message, {"gain": mean, "se": se}),)
+
+
+def _ill_scaled(data: Trajectories, ratio: Float) -> Finding | None:
+    r"""Whether :math:`E[\hat\pi(A \mid s) / p] = 1`, as for any :math:`\hat\pi` if p are the probabilities that acted.
+
+    The mean logarithm of p would not see it: probabilities that are all too large always look more likely.
+    """
+    by_trajectory = data.layout.sum_steps(ratio - 1)
+    off = float(by_trajectory.sum() / data.n_steps)
+    se = float(np.sqrt((by_trajectory**2).sum()) / data.n_steps)
+    if abs(off) < _ILL_SCALED[0] or abs(off) < 4 * se:
+        return None
+    often = "too large" if off < 0 else "too small"
+    message = (
+        f"the logged probabilities are {often}: a fitted policy, weighted by them, has total probability {1 + off:.3f} "
+        f"(standard error {se:.3f}) where it must have 1; they are not the probabilities with which these actions were "
+        "taken"
+    )
+    level: Level = "issue" if abs(off) > _ILL_SCALED[1] else "caution"
+    return Finding("A105", level, message, {"off": off, "se": se})
+
+
+def nothing_varies(gain: Estimate) -> tuple[Finding, ...]:
+    """An interval without width although weights differ: fitted values that hold the outcome."""
+    if gain.interval.width > 0 or not gain.effective_n < 0.999 * gain.n:
+        return ()
+    message = (
+        "the difference from practice has an interval without any width although trajectories differ in weight: the "
+        "fitted values explain every outcome, as they do where a feature holds it"
+    )
+    return (Finding("A108", "issue", message),)

@@ -23,6 +23,7 @@ from caliope.auditing.candidates import candidate_models
 from caliope.domains.random_mdp import Problem
 from caliope.experiments.arenas import Arena, Question, arena, of_problem
 from caliope.experiments.arenas import problem as problem_named
+from caliope.experiments.gate_report import LOGGED as TRUTH
 from caliope.experiments.gate_report import figure as figure
 from caliope.experiments.gate_report import report as report
 from caliope.experiments.runs import Unit, seed_of
@@ -31,7 +32,6 @@ from caliope.trajectories import Trajectories
 
 NAME = "gate"
 OVERLAPS = ("wide", "narrow")  # half of the decisions at random; preferences twice as strong
-TRUTH = "logged probabilities"
 HIDDEN = "clinic-hidden"  # shown apart: what is not in the log, no check of the log can find
 
 
@@ -81,14 +81,19 @@ def units(config: Config) -> list[Unit]:
 def one_log(domain: str, overlap: str, n: int, seed: int, models: list[str], n_draws: int) -> dict[str, Any]:
     """Log once, and audit every new policy with every model of practice."""
     where = place(domain, overlap)
-    data = where.simulate(n, seed_of(NAME, domain, overlap, n, seed))
+    data = where.simulate(n, seed_of("are the verdicts honest?", domain, overlap, n, seed))
     kept: dict[str, Any] = {}
     found: dict[str, Any] = {}
     for name in models:
         groundwork = _groundwork(name, data, where, seed)
         for question in where.questions:
             for stated, target in _statements(question, data, name).items():
-                seen = _audited(groundwork, target, n_draws, _Memory(kept, question.name + stated))
+                seen = _audited(
+                    groundwork,
+                    target,
+                    n_draws,
+                    _Memory(kept, question.name + (f"{stated} {name}" if stated else "")),
+                )
                 found[f"{name} | {question.name}{stated}"] = {"value": question.value, "rows": _rows(seen)}
     return {"name": where.name, "worth": where.worth, "scenarios": found}
 
@@ -147,7 +152,7 @@ def _statements(question: Question, data: Trajectories, name: str) -> dict[str, 
 
 @dataclass(frozen=True)
 class _Memory:
-    """Values that were fitted for a policy serve all models of practice."""
+    """Values that were fitted for a policy in absolute terms serve all models of practice."""
 
     kept: dict[str, Any]
     what: str

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -23,6 +22,7 @@ import numpy as np
 
 import caliope
 from caliope.experiments.progress import Watcher, watch
+from caliope.source_digest import source_digest
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -76,7 +76,7 @@ def run_units(
     """
     todo = list(units)
     _check_keys(todo)
-    code_digest()  # of the code that runs, before anybody edits it
+    source_digest()  # of the code that runs, before anybody edits it
     files = {unit.key: Path(folder) / "units" / f"{unit.key}.json" for unit in todo}
     (Path(folder) / "units").mkdir(parents=True, exist_ok=True)
     done = {unit.key: kept for unit in todo if (kept := _kept(unit, files[unit.key])) is not None}
@@ -103,18 +103,8 @@ def spent(units: Iterable[Unit], folder: str | Path) -> Spent:
     """Of all finished units, those that were taken up again included."""
     found = (_kept(unit, Path(folder) / "units" / f"{unit.key}.json") for unit in units)
     records = [record for record in found if record is not None]
-    other = sum(record.get("code") != code_digest() for record in records)
+    other = sum(record.get("code") != source_digest() for record in records)
     return Spent(float(sum(record["seconds"] for record in records)), other)
-
-
-@cache
-def code_digest() -> str:
-    """A short name for the code of the package: every file of Python in it, by path and content."""
-    root, digest = Path(caliope.__file__).parent, hashlib.blake2b(digest_size=8)
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def seed_of(*parts: Any) -> np.random.Generator:
@@ -202,7 +192,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def _say_of_other_code(done: Mapping[str, Mapping[str, Any]], total: int, folder: Path) -> None:
-    other = sum(record.get("code") != code_digest() for record in done.values())
+    other = sum(record.get("code") != source_digest() for record in done.values())
     if other:
         _say(
             f"{other} of {total} units were made by other code than this; delete {folder} to make them anew."
@@ -224,7 +214,7 @@ def _do(unit: Unit) -> dict[str, Any]:
         result = plain(unit.work(**unit.arguments))
     return {
         "arguments": plain(unit.arguments),
-        "code": code_digest(),
+        "code": source_digest(),
         "fingerprint": unit.fingerprint,
         "result": result,
         "seconds": time.process_time() - start,

@@ -1,0 +1,103 @@
+"""What may be asked of an audit: told before anything is fitted, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caliope.gathering import OnLog, target_probabilities
+from caliope.policies import MixWithPractice, Relative
+from caliope.ragged import Float
+from caliope.trajectories import Trajectories
+from caliope.uncertainty import check_level
+
+_LARGEST_SEED = 2**32 - 1  # that scikit-learn takes
+
+
+def check_settings(models: Any, *, level: float, n_draws: int, fit_steps: int, rng: Any) -> None:
+    """Raise unless the models are named and unfitted ones, and the numbers are such as can be worked with."""
+    check_models(models)
+    check_level(level)
+    _check_whole("n_draws", n_draws, 1, "resamples of the log")
+    _check_whole("fit_steps", fit_steps, 100, "decisions to fit on")
+    if not isinstance(rng, Integral) or isinstance(rng, bool) or not 0 <= rng <= _LARGEST_SEED:
+        raise TypeError(
+            f"rng must be a seed, a whole number from 0 to {_LARGEST_SEED}, so that the same one gives the same audit; "
+            f"got {_shown(rng)}."
+        )
+
+
+def check_models(models: Any) -> None:
+    """Raise unless models is None, or names classifiers that can be fitted."""
+    if models is None:
+        return
+    if not isinstance(models, Mapping) or not models:
+        raise TypeError(
+            "models must name its classifiers, e.g. models={'logistic': LogisticRegression()}, or be left out for the "
+            f"usual ones; got {_shown(models)}."
+        )
+    for name, model in models.items():
+        if isinstance(model, type) or not hasattr(model, "fit") or not hasattr(model, "get_params"):
+            raise TypeError(
+                f"models[{name!r}] must be an unfitted classifier of the kind of scikit-learn, such as "
+                f"LogisticRegression(); got {_shown(model)}."
+            )
+
+
+def check_target(data: Trajectories, target: Any) -> None:
+    """Raise unless the target gives probabilities of all actions: an array as a whole, a policy for one episode."""
+    asked = target.policy if isinstance(target, MixWithPractice) else target
+    if isinstance(asked, Relative | OnLog):
+        return
+    if hasattr(asked, "predict_proba"):
+        target_probabilities(data[:1], asked)
+    else:
+        target_probabilities(data, asked)
+
+
+def check_logged(data: Trajectories, logged: ArrayLike | None) -> Float | None:
+    """The logged probabilities of the actions taken as numbers in (0, 1], (N,); None where there are none."""
+    if logged is None:
+        return None
+    known = np.asarray(logged, dtype=np.float64)
+    if known.shape != (data.n_steps,):
+        raise ValueError(
+            f"logged must hold one probability for each of the {data.n_steps} steps, got shape {known.shape}."
+        )
+    bad = np.flatnonzero(~((known > 0) & (known <= 1)))
+    if len(bad):
+        i = data.layout.owner[bad[0]]
+        raise ValueError(
+            f"logged probabilities must lie in (0, 1], since the actions were taken; {len(bad)} of {len(known)} do not "
+            f"(first: {known[bad[0]]:g} in trajectory {data.ids[i]}, step {bad[0] - data.offsets[i]}). Correct them, or "
+            "leave them out: then they are estimated."
+        )
+    if (known == 1).all() and len(np.unique(data.actions)) > 1:
+        raise ValueError(
+            "every logged probability is 1 although different actions were taken: a placeholder. Leave them out: then "
+            "they are estimated."
+        )
+    return known
+
+
+def check_strata(data: Trajectories, by: ArrayLike | None) -> None:
+    """Raise unless there is a stratum for every step."""
+    if by is not None and np.shape(by) != (data.n_steps,):
+        raise ValueError(
+            f"by must hold a stratum for each of the {data.n_steps} steps, got shape {np.shape(by)}."
+        )
+
+
+def _check_whole(name: str, x: Any, low: int, what: str) -> None:
+    if not isinstance(x, Integral) or isinstance(x, bool) or x < low:
+        raise ValueError(f"{name} must be a whole number from {low} ({what}), got {_shown(x)}.")
+
+
+def _shown(x: Any) -> str:
+    """A value for a message: short, and in one line."""
+    text = " ".join(repr(x).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
