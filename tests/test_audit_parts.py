@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
@@ -162,6 +163,71 @@ def test_a_placebo_of_wrong_models_is_a_note_where_probabilities_were_logged(log
     assert {x.level for x in given.findings if x.code[0] == "P"} <= {"note"}
 
 
+def test_an_episode_is_called_by_its_id_and_not_by_its_place():
+    # One of 200 episodes has nearly all the weight: number 41, which the log calls 'stay 41x'.
+    n, rng = 200, np.random.default_rng(0)
+    actions = np.zeros(n, dtype=int)
+    actions[[41, 100]] = 1
+    ids = np.array([f"stay {i}x" for i in range(n)])
+    data = cal.Trajectories(rng.normal(size=(n, 1)), actions, rng.random(n), np.arange(n + 1), ids=ids)
+    target = np.where(np.arange(n)[:, None] == 41, [0.0, 1.0], [0.999, 0.001])
+    found = audit(data, target, {"prior": DummyClassifier(strategy="prior")}, n_draws=50, rng=0)
+    (said,) = {f.message for f in found.findings if f.code == "D104"}
+    assert "(id stay 41x)" in said
+
+
+def test_logged_probabilities_are_the_first_of_the_other_choices(log):
+    few = {"frequencies": TabularFrequencies()}
+    found = audit(log, EARLIER, few, logged=log["behaviour"], n_draws=50, rng=0)
+    row = found.others[0]
+    assert (row.model, row.weights) == ("logged probabilities", "as they are")
+    assert row.value == pytest.approx(cal.wis(cal.gather(log, EARLIER, log["behaviour"])))
+    assert "logged probabilities" not in {r.model for r in audit(log, EARLIER, few, n_draws=50, rng=0).others}
+
+
+WRONG = {
+    "models as a list": ({"models": [LogisticRegression()]}, "models must name its classifiers"),
+    "no models": ({"models": {}}, "models must name its classifiers"),
+    "a class for a model": ({"models": {"l": LogisticRegression}}, "must be an unfitted classifier"),
+    "nothing for a model": ({"models": {"l": None}}, "must be an unfitted classifier"),
+    "no seed": ({"rng": None}, "rng must be a seed"),
+    "a generator": ({"rng": np.random.default_rng(0)}, "rng must be a seed"),
+    "a negative seed": ({"rng": -1}, "rng must be a seed"),
+    "a level in per cent": ({"level": 95}, "level must lie between 0 and 1"),
+    "no draws": ({"n_draws": 0}, "n_draws must be a whole number from 1"),
+    "half a draw": ({"n_draws": 0.5}, "n_draws must be a whole number from 1"),
+    "nothing to fit on": ({"fit_steps": 0}, "fit_steps must be a whole number from 100"),
+    "few strata": ({"by": [1, 2]}, "by must hold a stratum for each of the"),
+    "a short target": (
+        {"target": np.ones((5, 3)) / 3},
+        r"target as an array must have shape \(\d+, 3\), .*got",
+    ),
+    "a word for a target": ({"target": "policy"}, "target must be a policy"),
+    "an unfitted target": ({"target": LogisticRegression()}, "not fitted|classes_"),
+    "a short target mixed in": (
+        {"target": cal.mix(cal.practice, np.ones((5, 3)) / 3, 0.2)},
+        "target as an array must have",
+    ),
+    "logged above one": ({"logged": 2.0}, r"must lie in \(0, 1\].*first: 2 in trajectory"),
+    "logged zeros": ({"logged": 0.0}, r"must lie in \(0, 1\]"),
+    "nothing logged": ({"logged": np.nan}, r"must lie in \(0, 1\]"),
+    "a discount of two": ({"gamma": 2}, "gamma must"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_question_is_refused_before_anything_is_fitted(log, what):
+    given, said = WRONG[what]
+    told = []
+    asked = {"target": EARLIER, "models": MODELS, "rng": 0, "progress": told.append} | given
+    if "logged" in given:
+        asked["logged"] = np.full(log.n_steps, given["logged"])
+    with pytest.raises((ValueError, TypeError), match=said) as error:
+        audit(log, asked.pop("target"), asked.pop("models"), **asked)
+    assert "\n" not in str(error.value)
+    assert told == []
+
+
 # -- kept on disk --
 
 
@@ -242,6 +308,7 @@ def test_what_cannot_be_kept_is_told_in_one_line_before_anything_is_fitted(log, 
     with pytest.raises(ValueError, match=r"'odd'.* cannot be written to disk.*leave work out") as error:
         audit(log, EARLIER, {"odd": Odd()}, n_draws=50, rng=0, work=tmp_path, progress=told.append)
     assert "\n" not in str(error.value)
+    assert "while hashing" not in str(error.value)
     assert told == []
     with pytest.raises(ValueError, match="cannot be written to disk"):
         Keeping.of(tmp_path, "this log")("a stage", lambda: lambda x: x)

@@ -214,6 +214,71 @@ def test_finished_stages_are_kept_and_taken_up_again(log, tmp_path):
     assert kept == ["behaviour-frequencies", "comparison", "other-models", "second-model", "values"]
 
 
+def test_where_the_report_goes_is_tried_before_the_log_is_read(log, tmp_path):
+    (tmp_path / "page.html").mkdir()
+    (tmp_path / "other.json").mkdir()
+    for name in ("page.html", "other.html"):
+        said = one_line(
+            run("evaluate", "no such log.csv", "--recommended", "advice", "--out", tmp_path / name)
+        )
+        assert "is a folder" in said
+
+
+def test_the_result_is_told_even_if_the_report_cannot_be_written(log, tmp_path, monkeypatch):
+    def full(found, path):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("caliope.report.writing.write_report", full)
+    out = tmp_path / "report.html"
+    result = run("evaluate", log, *COLUMNS, "--states", "severity", *TARGET, *FAST, "--out", out)
+    assert result.exit_code == 2
+    assert "Verdict: " in result.stdout
+    assert "Report: " not in result.stdout
+    assert "No space left on device" in result.stderr
+
+
+def test_everything_that_was_read_is_in_the_settings(log):
+    given = ["evaluate", log, *COLUMNS, "--states", "severity", *TARGET, "--propensity", "b", "--by", "unit"]
+    settings = json.loads(run(*given, *FAST, "--json").stdout)["settings"]
+    assert settings["episode"] == "column 'patient'"
+    assert settings["action"] == "column 'dose'"
+    assert settings["reward"] == "column 'alive'"
+    assert settings["order of the decisions"] == "column 'hour'"
+    assert settings["states"] == "severity"
+    assert settings["by"] == "unit"
+    assert settings["strata"] == "north, south"
+    assert settings["propensity"] == "column 'b'"
+    assert settings["target"] == "columns p0, p1, p2"
+    assert settings["behaviour"] == "logged probabilities"
+    unordered = [
+        "evaluate",
+        log,
+        *COLUMNS[:2],
+        *COLUMNS[4:],
+        "--ignore",
+        "b,hour,p0..p2",
+        "--recommended",
+        "advice",
+    ]
+    result = run(*unordered, *FAST[:-1], "--json")
+    settings = json.loads(result.stdout)["settings"]
+    assert settings["order of the decisions"] == "the rows as they stand in the file"
+    assert settings["ignored"] == "b, hour, p0, p1, p2"
+    assert settings["target"] == "column 'advice', one action a row"
+    assert "order of the decisions: the rows as they stand in the file" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["calibrate", "evaluate"])
+def test_columns_that_are_no_states_can_be_left_out(log, command):
+    given = {
+        "evaluate": [*TARGET, "--ignore", "b,advice", "--draws", "20"],
+        "calibrate": ["--ignore", "b,advice,p0..p2"],
+    }
+    result = run(command, log, *COLUMNS, *given[command], "--models", "frequencies")
+    assert result.exit_code in (0, 3), result.output
+    assert "states: all 1 numeric columns not used otherwise: severity" in result.stderr
+
+
 # -- study files --
 
 
@@ -271,6 +336,16 @@ def test_paths_in_a_study_file_start_from_its_folder(tmp_path):
     assert study.gamma == 0.5
 
 
+def test_another_policy_is_not_softened_like_that_of_the_file(tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text('log = "a.csv"\nrecommended = "advice"\nsoften = 0.5\ntrust-trees = true\n')
+    assert study_from(str(file), {}, needs_target=True).soften == 0.5
+    other = study_from(str(file), {"model": "b.skops"}, needs_target=True)
+    assert (other.soften, other.trust_trees, other.recommended) == (None, False, None)
+    asked = study_from(str(file), {"model": "b.skops", "soften": 0.2}, needs_target=True)
+    assert asked.soften == 0.2
+
+
 def test_names_and_ranges_of_names():
     assert names_in("a, b ,,c") == ("a", "b", "c")
     assert names_in("p8..p11") == ("p8", "p9", "p10", "p11")
@@ -293,11 +368,24 @@ def test_names_and_ranges_of_names():
         (["--target-columns", "p0,p1,b"], "must hold probabilities that sum to 1"),
         (["--policy", "nowhere"], "module:object"),
         (["--policy", "nowhere:policy"], "No module named 'nowhere'"),
-        (["--policy", "caliope:__version__"], "must have predict_proba"),
+        (["--policy", "caliope:__version__"], "is a str, and a policy must be an object with predict_proba"),
+        (["--policy", "os:system"], "is a builtin_function_or_method, and a policy must be"),
+        (["--policy", "subprocess:run"], "is a function, and a policy must be"),
+        (["--policy", "sklearn.linear_model:LogisticRegression"], "is a class (name an object of it"),
+        (["--policy", "json:dumps"], "failed on the log: TypeError"),
+        (["--policy", "pprint:pformat"], "returned"),
         (["--policy", "caliope:practice", "--soften", "0.5"], "relative to practice already"),
         (["--policy", "caliope:practice", "--propensity", "b"], "leave --propensity out"),
-        ([*TARGET, "--propensity", "severity"], "must lie in [0, 1]"),
+        ([*TARGET, "--propensity", "severity"], "must lie in (0, 1]"),
         ([*TARGET, "--propensity", "b", "--soften", "0.5"], "give one of the two"),
+        ([*TARGET, "--models", "logistic,logistic"], "models names 'logistic' twice"),
+        ([*TARGET, "--ignore", "severity"], "'severity' cannot be both a state and ignored"),
+        ([*TARGET, "--ignore", "dose"], "'dose' is the action and cannot be ignored"),
+        ([*TARGET, "--ignore", "advise"], "'advise' (close: 'advice')"),
+        ([*TARGET, "--work", ""], "has no name"),
+        ([*TARGET, "--work", "/dev/null"], "is a file"),
+        ([*TARGET, "--work", "/dev/null/x"], "cannot be used for work"),
+        ([*TARGET, "--out", "/dev/null/report.html"], "does not exist"),
         ([*TARGET, "--models", "oracle"], "no behaviour model is called 'oracle'"),
         ([*TARGET, "--gamma", "1.5"], "gamma must be a number from 0 to 1"),
         ([*TARGET, "--by", "patient:x"], "rising numbers"),

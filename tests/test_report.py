@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from decimal import Decimal
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -11,11 +12,18 @@ import numpy as np
 import pytest
 
 import caliope.report
+from caliope.confounding import Breakdown
 from caliope.evidence import Evidence
 from caliope.report import report_html, write_report
-from caliope.report.blocks import grid
+from caliope.report.actions import actions_section, overlap_section
+from caliope.report.blocks import Text, grid
 from caliope.report.drawing import label_text, label_texts
+from caliope.report.limits import limits_section
+from caliope.report.placebo import placebo_section
+from caliope.report.sensitivity import confounding_section
 from caliope.report.summaries import LEVELS, overlap, weight_shares, weights_over_time
+from caliope.report.verdict import value_texts
+from caliope.results import Finding
 from caliope.trajectories import Trajectories
 from report_audits import HOSTILE, far_audit, near_audit, strange_audit
 
@@ -125,8 +133,7 @@ def test_the_verdict_comes_first_with_every_reason(near, far, page):
     for audit, text in ((near, page.text), (far, refused.text)):
         first, rest = text.split("Value against current practice", 1)
         assert TITLES[audit.verdict] in first
-        assert audit.headline.cells()["value"] in first
-        assert audit.practice.cells()["value"] in first
+        assert all(text in first for text in value_texts(audit))
         for finding in audit.findings:
             assert finding.code in first
             assert finding.message[1:] in first
@@ -136,11 +143,116 @@ def test_the_verdict_comes_first_with_every_reason(near, far, page):
     assert "cannot be evaluated on this log" not in page.text
 
 
+def test_the_three_numbers_at_the_top_add_up(near):
+    # By themselves they would be 0.50, 0.51 and -0.003.
+    practice, policy = (
+        replace(row, value=value, interval=replace(row.interval, low=value - 0.05, high=value + 0.05))
+        for row, value in ((near.practice, 0.50637), (near.headline, 0.50351))
+    )
+    gain = replace(near.gain, value=-0.00286, interval=replace(near.gain.interval, low=-0.006, high=0.0))
+    rows = {row.name: row for row in (practice, policy, gain)}
+    table = replace(near.table, rows=tuple(rows.get(row.name, row) for row in near.table))
+    texts = value_texts(replace(near, table=table))
+    assert texts == ("0.5035", "0.5064", "-0.0029")
+    shown = [Decimal(text) for text in value_texts(near)]  # and as they are
+    assert shown[0] - shown[1] == shown[2]
+
+
+def with_issue(audit, *codes):
+    """The audit as if its only issues were these."""
+    issues = tuple(Finding(code, "issue", f"as {code} says") for code in codes)
+    row = replace(audit.headline, findings=issues, interval=replace(audit.headline.interval, findings=()))
+    rows = tuple(row if each is audit.headline else each for each in audit.table)
+    return replace(audit, table=replace(audit.table, rows=rows))
+
+
+HELP = {
+    "D101": "A policy nearer to practice might be evaluable",
+    "S101": "A policy nearer to practice might be evaluable",
+    "B103": "The behaviour model does not describe practice well enough",
+    "P101": "The behaviour model does not describe practice well enough",
+    "L102": "The log itself has to be mended first",
+    "A105": "The probabilities that were logged are not those",
+}
+
+
+@pytest.mark.parametrize("code", HELP)
+def test_what_might_help_depends_on_what_was_found(near, code):
+    text = " ".join(" ".join(block.items) for block in limits_section(with_issue(near, code)).blocks[1:2])
+    assert "cannot be evaluated on this log" in text
+    assert [said for said in dict.fromkeys(HELP.values()) if said in text] == [HELP[code]]
+
+
+def placebo_text(audit):
+    return " ".join(block.text for block in placebo_section(audit).blocks if isinstance(block, Text))
+
+
+def test_the_placebo_says_what_the_audit_says_of_it(near):
+    missed = replace(near.placebo, findings=(Finding("P101", "issue", "missed"),))
+    # The issue of the placebo itself is none of the audit: there logged probabilities weigh.
+    aside = replace(near, placebo=missed, settings={**near.settings, "behaviour": "logged probabilities"})
+    aside = replace(aside, table=with_issue(near).table)
+    assert "was missed" not in placebo_text(aside)
+    assert "It was asked with the weights of a fitted model" in placebo_text(aside)
+    assert "The placebo was missed." in placebo_text(with_issue(near, "P101"))
+    assert "The placebo was found." in placebo_text(with_issue(near, "D101"))
+    assert "The placebo was found." in placebo_text(with_issue(near, "P103"))  # a forest knew more: no miss
+    assert "logged" not in placebo_text(near)
+
+
+def test_the_placebo_says_of_which_kind_its_second_model_is(near):
+    taken = near.comparison.recommended
+    other = replace(near, placebo=replace(near.placebo, family="another"))
+    same = replace(near, placebo=replace(near.placebo, family=taken))
+    assert "of another kind (another) and fitted on its own" in placebo_text(other)
+    assert "of another kind" not in placebo_text(same)
+    assert f"of the same kind as the one that was taken ({taken})" in placebo_text(same)
+
+
+def test_where_probabilities_were_logged_the_page_says_what_weighs(near):
+    logged = replace(near, settings={**near.settings, "behaviour": "logged probabilities"})
+    text = Parsed(report_html(logged)).text
+    assert "This shows the fitted model." in text
+    assert "weighed with the probabilities that were logged, the first of the rows" in text
+
+
+def test_a_sign_that_the_two_estimates_do_not_share_is_told(near):
+    # The headline lies above practice; weighted importance sampling below it.
+    sign = 1 if near.gain.value > 0 else -1
+    other = Breakdown(1.05, near.practice.value - 0.01 * sign, near.practice.value)
+    text = confounding_section(replace(near, confounded=other)).blocks[0].text
+    assert ("finds the policy worse than practice" if sign > 0 else "finds the policy better") in text
+    assert "puts the policy on the other side of practice" in text
+    same = replace(other, estimate=near.practice.value + 0.01 * sign)
+    assert "other side" not in confounding_section(replace(near, confounded=same)).blocks[0].text
+
+
+def test_words_that_the_page_uses_are_explained(page):
+    words = page.text.split("Words used here", 1)[1]
+    assert all(word in words for word in ("Pareto shape", "Total variation", "Null", "z How far"))
+
+
+def test_policy_and_practice_keep_their_colours(near, strange):
+    def bars(audit, make, name):
+        (found,) = [picture for picture in make(audit).pictures if picture.name == name]
+        return re.findall(r"fill: (var\(--c\d\))", found.svg)
+
+    # Both draw the new policy first, in the first colour, and practice in the second.
+    for make, name in ((overlap_section, "overlap-bars"), (actions_section, "action-bars")):
+        colours = list(dict.fromkeys(bars(near, make, name)))
+        assert colours == ["var(--c0)", "var(--c1)"]
+        (drawn,) = [picture for picture in make(near).pictures if picture.name == name]
+        labels = [
+            text for text in re.findall(r">([^<>]+)</text>", drawn.svg) if "polic" in text or "prac" in text
+        ]
+        assert labels[-2:][0] == "new policy"
+
+
 def test_every_part_is_there(page, near):
     for words in (
         "What can and cannot be said",
         "calibration of the behaviour models",
-        "would have taken"
+        "is lowest for"
         if near.comparison.choice.by_paper != near.comparison.recommended
         else "the same model",
         "Reliability diagram",
@@ -315,6 +427,9 @@ def test_weights_over_time_against_a_loop():
         assert found.mean[t] == pytest.approx(rho.mean())
         assert found.se[t] == pytest.approx(rho.std() / np.sqrt(50))
         assert found.effective[t] == pytest.approx(rho.sum() ** 2 / (rho**2).sum())
+        there = rho[lengths > t]
+        expected = there.sum() ** 2 / (there**2).sum() if there.any() else 0.0
+        assert found.reaching[t] == pytest.approx(expected)
         assert found.without[t] == np.mean(rho == 0)
         for i, level in enumerate(LEVELS):
             # The smallest weight that at least this share of the trajectories does not exceed.

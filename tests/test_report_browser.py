@@ -91,6 +91,26 @@ def test_the_verdict_is_on_the_first_screen_of_a_phone(browser, pages):
     assert page.evaluate("document.querySelector('.banner').getBoundingClientRect().top") < 500
 
 
+def test_a_phone_shows_the_verdict_of_every_estimator_and_whole_captions(browser, pages):
+    page = Page(browser, pages["near"], width=360, dark=False)
+    # The table of estimators: its verdicts stand beside the values, inside the window.
+    right = page.evaluate(
+        "[...document.querySelectorAll('#value > .scroll td.trust, #value > .scroll td.caution, "
+        "#value > .scroll td.do-not-trust')].map(x => x.getBoundingClientRect().right)"
+    )
+    assert len(right) >= 9
+    assert max(right) <= 360
+    wide = page.evaluate(
+        "[...document.querySelectorAll('caption span')].filter(x => x.getBoundingClientRect().width > "
+        "Math.max(0, x.closest('.scroll').getBoundingClientRect().width) + 1).map(x => x.textContent)"
+    )
+    assert wide == []
+    # And it says that there is more to the right: a shadow that stays while the table moves.
+    assert "local" in page.evaluate(
+        "getComputedStyle(document.querySelector('.scroll')).backgroundAttachment"
+    )
+
+
 def test_a_keyboard_reaches_the_verdict_at_once_and_shows_where_it_is(browser, pages):
     page = Page(browser, pages["near"], width=1280, dark=False)
     for kind in ("keyDown", "keyUp"):

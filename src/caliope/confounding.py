@@ -53,12 +53,18 @@ class Breakdown:
     practice: float
 
     def __str__(self) -> str:
+        if np.isnan(self.estimate):
+            return "no trajectory has any weight, so that there is nothing to overturn"
         better = "better" if self.estimate > self.practice else "worse"
+        start = (
+            f"weighted importance sampling finds the policy {better} than practice ({self.estimate:.4g} against "
+            f"{self.practice:.4g})"
+        )
         if not np.isfinite(self.gamma):
-            return f"by weighted importance sampling the policy is {better}, and no factor in the weights changes that"
+            return f"{start}, and no factor in the weights changes that"
         return (
-            f"by weighted importance sampling the policy stops being {better} than practice if weights are off by a "
-            f"factor of {self.gamma:.2f}: an unrecorded reason that changes the odds of a whole trajectory that much"
+            f"{start}; that sign is lost if weights are off by a factor of {self.gamma:.2f}: an unrecorded reason that "
+            "changes the odds of a whole trajectory that much"
         )
 
 

@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from caliope.auditing.checking import (
+    check_data,
+    check_logged,
+    check_settings,
+    check_strata,
+    check_target,
+)
 from caliope.auditing.effective import few_at_a_step, few_in_a_stratum
 from caliope.auditing.groundwork import Groundwork, lay_groundwork
 from caliope.auditing.influence import most_influential
-from caliope.auditing.keeping import Keep, Keeping, forget
+from caliope.auditing.keeping import Keep, Keeping, fingerprint_of, forget
 from caliope.auditing.multiverse import Universe, multiverse
 from caliope.auditing.panel import panel
 from caliope.auditing.result import Audit
@@ -24,10 +31,13 @@ from caliope.confounding import breakdown
 from caliope.estimators import wdr
 from caliope.gathering import gather, target_probabilities
 from caliope.policies import Relative
-from caliope.results import Table
-from caliope.trajectories import Trajectories
+from caliope.results import Estimate, Finding, Table
+from caliope.trajectories import Trajectories, check_gamma
 from caliope.transforms import clip_weights
 from caliope.uncertainty import difference
+
+_LISTED = 12  # strata that the settings spell out
+LOGGED = "logged probabilities"  # as a behaviour, among settings and other choices
 
 
 def audit(
@@ -81,11 +91,24 @@ def audit(
     work : path, optional
         A folder of your own that keeps the fits: an audit that was stopped, called again, goes on where it was.
     """
-    keep = (
-        forget
-        if work is None
-        else Keeping.of(work, data.digests, data.ids, models, logged, by, gamma, level, fit_steps, rng)
-    )
+    check_data(data)
+    check_settings(models, level=level, n_draws=n_draws, fit_steps=fit_steps, rng=rng)
+    check_gamma(gamma)
+    check_logged(data, logged)
+    check_strata(data, by)
+    check_target(data, target, logged)
+    settings = {
+        "gamma": gamma,
+        "logged": logged,
+        "by": by,
+        "level": level,
+        "fit_steps": fit_steps,
+        "rng": rng,
+    }
+    keep: Keep = forget
+    if work is not None:
+        keep = Keeping.of(work, fingerprint_of(data, models, settings))
+        keep.for_policy(None, regressor)  # told now if it cannot be kept, and not after the fits
     groundwork = lay_groundwork(
         data,
         models,
@@ -94,7 +117,7 @@ def audit(
         by=by,
         level=level,
         fit_steps=fit_steps,
-        rng=rng,
+        rng=int(rng),
         progress=progress,
         keep=keep,
     )
@@ -114,11 +137,7 @@ def audit_policy(
 ) -> Audit:
     """The second half of an audit, for one policy; what is known of the log is shared by all of them."""
     data, chosen, gamma, rng = groundwork.data, groundwork.chosen, groundwork.gamma, groundwork.seed
-    if groundwork.logged is not None and isinstance(target, Relative):
-        raise ValueError(
-            "a target stated relative to practice needs the probabilities of all actions, which logged does not hold: "
-            "leave logged out, or state the target in absolute terms."
-        )
+    check_target(data, target, groundwork.logged)
     begin = Stages(progress)
     with begin("fitting values"):
         wanted = target_probabilities(data, target, chosen)
@@ -147,7 +166,9 @@ def audit_policy(
         *overturned(rows[1], influence, confounded, len(data)),
     )
     return Audit(
-        table=Table(tuple(concerning(row, findings) for row in rows), "What the new policy is worth"),
+        table=Table(
+            tuple(_by_id(concerning(row, findings), data) for row in rows), "What the new policy is worth"
+        ),
         comparison=groundwork.comparison,
         placebo=groundwork.placebo,
         others=others,
@@ -157,7 +178,7 @@ def audit_policy(
         data=data,
         wanted=wanted,
         acted=chosen.probabilities,
-        settings=_settings(groundwork, n_draws, how),
+        settings=_settings(groundwork, target, n_draws, how),
         stages=(*groundwork.stages, *begin.done),
     )
 
@@ -172,11 +193,27 @@ def _other_choices(groundwork: Groundwork, target: Any, q: Any) -> Table[Univers
         if hasattr(target, "predict_proba") or isinstance(target, Relative)
         else np.asarray(target)[rows]
     )
-    given = {name: replace(each, data=part) for name, each in groundwork.others.items()}
+    given: dict[str, Any] = {name: replace(each, data=part) for name, each in groundwork.others.items()}
+    if groundwork.logged is not None:
+        given = {LOGGED: groundwork.logged[rows]} | given
     return multiverse(part, asked, given, gamma=groundwork.gamma, q=q[rows], rng=groundwork.seed)
 
 
-def _settings(groundwork: Groundwork, n_draws: int, how: str) -> dict[str, Any]:
+def _by_id(row: Estimate, data: Trajectories) -> Estimate:
+    """A row whose findings call a trajectory by its own name, and not by its place in the log."""
+    findings = tuple(_named(finding, data) for finding in row.findings)
+    return replace(row, findings=findings)
+
+
+def _named(finding: Finding, data: Trajectories) -> Finding:
+    place = finding.numbers.get("trajectory")
+    if place is None:
+        return finding
+    called = f"id {data.ids[int(place)]}"
+    return replace(finding, message=finding.message.replace(f"number {int(place)}", called))
+
+
+def _settings(groundwork: Groundwork, target: Any, n_draws: int, how: str) -> dict[str, Any]:
     data, recommended = groundwork.data, groundwork.comparison.recommended
     logged = groundwork.logged is not None
     return {
@@ -188,8 +225,21 @@ def _settings(groundwork: Groundwork, n_draws: int, how: str) -> dict[str, Any]:
         "steps": data.n_steps,
         "trajectories fitted on": len(groundwork.fitted_on),
         "trajectories of the placebo and of other choices": len(groundwork.looked_at),
-        "behaviour": "logged probabilities" if logged else f"{recommended}, cross-fitted",
+        "target": _kind(target),
+        "strata": "none" if groundwork.strata is None else _strata(groundwork.strata),
+        "behaviour": LOGGED if logged else f"{recommended}, cross-fitted",
         "candidates": ", ".join(groundwork.fitted),
         "values": how,
         "weights": "capped at the mean times sqrt(n) / 3 where a row says so",
     }
+
+
+def _kind(target: Any) -> str:
+    policy = hasattr(target, "predict_proba") or isinstance(target, Relative)
+    return type(target).__name__ if policy else "probabilities, as an array"
+
+
+def _strata(strata: Any) -> str:
+    names = sorted({str(x) for x in np.asarray(strata)})
+    shown = ", ".join(names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,19 @@ from caliope.uncertainty import check_level
 _LARGEST_SEED = 2**32 - 1  # that scikit-learn takes
 
 
+def check_data(data: Any) -> None:
+    """Raise unless it is a log."""
+    if not isinstance(data, Trajectories):
+        raise TypeError(f"data must be Trajectories (see read_table), got {type(data).__name__}.")
+
+
 def check_settings(models: Any, *, level: float, n_draws: int, fit_steps: int, rng: Any) -> None:
     """Raise unless the models are named and unfitted ones, and the numbers are such as can be worked with."""
     check_models(models)
     check_level(level)
     _check_whole("n_draws", n_draws, 1, "resamples of the log")
     _check_whole("fit_steps", fit_steps, 100, "decisions to fit on")
-    if not isinstance(rng, Integral) or isinstance(rng, bool) or not 0 <= rng <= _LARGEST_SEED:
+    if not _whole(rng) or not 0 <= rng <= _LARGEST_SEED:
         raise TypeError(
             f"rng must be a seed, a whole number from 0 to {_LARGEST_SEED}, so that the same one gives the same audit; "
             f"got {_shown(rng)}."
@@ -48,8 +53,13 @@ def check_models(models: Any) -> None:
             )
 
 
-def check_target(data: Trajectories, target: Any) -> None:
+def check_target(data: Trajectories, target: Any, logged: Any = None) -> None:
     """Raise unless the target gives probabilities of all actions: an array as a whole, a policy for one episode."""
+    if logged is not None and isinstance(target, Relative):
+        raise ValueError(
+            "a target stated relative to practice needs the probabilities of all actions, which logged does not hold: "
+            "leave logged out, or state the target in absolute terms."
+        )
     asked = target.policy if isinstance(target, MixWithPractice) else target
     if isinstance(asked, Relative | OnLog):
         return
@@ -73,8 +83,8 @@ def check_logged(data: Trajectories, logged: ArrayLike | None) -> Float | None:
         i = data.layout.owner[bad[0]]
         raise ValueError(
             f"logged probabilities must lie in (0, 1], since the actions were taken; {len(bad)} of {len(known)} do not "
-            f"(first: {known[bad[0]]:g} in trajectory {data.ids[i]}, step {bad[0] - data.offsets[i]}). Correct them, or "
-            "leave them out: then they are estimated."
+            f"(first: {known[bad[0]]:g} in trajectory {data.ids[i]}, step {bad[0] - data.offsets[i]}). Correct them, "
+            "or leave them out: then they are estimated."
         )
     if (known == 1).all() and len(np.unique(data.actions)) > 1:
         raise ValueError(
@@ -92,8 +102,12 @@ def check_strata(data: Trajectories, by: ArrayLike | None) -> None:
         )
 
 
+def _whole(x: Any) -> bool:
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+
+
 def _check_whole(name: str, x: Any, low: int, what: str) -> None:
-    if not isinstance(x, Integral) or isinstance(x, bool) or x < low:
+    if not _whole(x) or x < low:
         raise ValueError(f"{name} must be a whole number from {low} ({what}), got {_shown(x)}.")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caliope.auditing.candidates import candidate_models
+from caliope.auditing.checking import check_data, check_logged
 from caliope.auditing.keeping import Keep, forget
 from caliope.auditing.log_checks import check_log
 from caliope.auditing.placebo import Placebo, run_placebo
@@ -132,14 +133,6 @@ def lay_groundwork(
 
 
 def _check(data: Any, gamma: float, logged: ArrayLike | None) -> Float | None:
-    if not isinstance(data, Trajectories):
-        raise TypeError(f"data must be Trajectories (see read_table), got {type(data).__name__}.")
+    check_data(data)
     check_gamma(gamma)
-    if logged is None:
-        return None
-    known = np.asarray(logged, dtype=np.float64)
-    if known.shape != (data.n_steps,):
-        raise ValueError(
-            f"logged must hold one probability for each of the {data.n_steps} steps, got shape {known.shape}."
-        )
-    return known
+    return check_logged(data, logged)

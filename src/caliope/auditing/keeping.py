@@ -66,9 +66,10 @@ class Keeping:
         words = re.sub(r"[^A-Za-z0-9]+", "-", name)[:_LETTERS]
         return self.folder / f"{words}.{_digest(self.fingerprint, name)}.joblib"
 
-    def for_policy(self, *what: Any) -> Keeping:
-        """The same folder for what also depends on the new policy."""
-        return Keeping(self.folder, _digest(self.fingerprint, *what))
+    def for_policy(self, wanted: Any, regressor: Any) -> Keeping:
+        """The same folder for what also depends on the new policy, and on the model of its values."""
+        how = _digest_of_model("of values", regressor)
+        return Keeping(self.folder, _digest(self.fingerprint, wanted, how))
 
 
 def fingerprint_of(data: Trajectories, models: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> str:
@@ -76,7 +77,8 @@ def fingerprint_of(data: Trajectories, models: Mapping[str, Any] | None, setting
     log = (data.states, data.actions, data.rewards, data.offsets, data.terminated, data.n_actions)
     return _digest(
         [_digest(part) for part in (*log, data.feature_names, data.ids)],
-        {name: _digest_of_model(name, model) for name, model in (models or {}).items()},
+        # In their order, which decides between models that are alike.
+        [(name, _digest_of_model(name, model)) for name, model in (models or {}).items()],
         dict(settings),
         [platform.python_version(), source_digest(), *map(_version, _PACKAGES)],
     )
@@ -85,7 +87,7 @@ def fingerprint_of(data: Trajectories, models: Mapping[str, Any] | None, setting
 def usable_folder(folder: str | Path) -> Path:
     """The folder, made if it is not there; raise, in one line, unless files can be written in it."""
     if not str(folder).strip():
-        raise ValueError("work has no name: give a folder of your own, e.g. work='kept', or leave it out.")
+        raise ValueError("the folder for work has no name: give one of your own, or leave it out.")
     made = Path(folder)
     if made.exists() and not made.is_dir():
         raise ValueError(f"work must be a folder, and {made} is a file: name another.")
@@ -112,7 +114,7 @@ def _digest_of_model(name: str, model: Any) -> str:
 
 
 def _cannot_be_kept(what: str, error: Exception) -> ValueError:
-    said = " ".join(str(error).partition("\n")[0].split()).rstrip(".:")
+    said = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".:")
     return ValueError(
         f"{what} cannot be written to disk ({said}): define its functions and classes in a module, not as a lambda or "
         "inside a function, or leave work out."

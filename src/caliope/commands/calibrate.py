@@ -59,9 +59,9 @@ def _calibrate(log: str, given: dict[str, Any], *, quiet: bool) -> Any:
             fitted[name] = fit_behaviour(model, part, mode="cross", rng=study.seed)
         stage("comparing them")
         found = compare_policies(fitted, data, by=strata_of(study, data), level=study.level, rng=study.seed)
-    for name, text in read.chosen.items():
-        if name != "log" and not quiet:
-            click.echo(f"{name}: {text}", err=True)
+    for name in read.guessed:
+        if not quiet:
+            click.echo(f"{name}: {read.settings[name]}", err=True)
     return found, on_log
 
 

@@ -22,8 +22,10 @@ def demo(patients: int, seed: int, out: str, quiet: bool) -> None:
 
 def _demo(patients: int, seed: int, out: str, *, quiet: bool) -> None:
     import caliope as cal
+    from caliope.commands.writing import report_writer
     from caliope.domains import icu_sepsis
 
+    write = report_writer(out)
     data = icu_sepsis.simulate(patients, rng=seed)
     click.echo(f"The log: sepsis patients, fluids and vasopressors every four hours. {data!r}")
     click.echo("Nobody wrote down the probabilities with which the clinicians chose.")
@@ -41,10 +43,10 @@ def _demo(patients: int, seed: int, out: str, *, quiet: bool) -> None:
             rng=seed,
             progress=stage,
         )
-        stage("writing the report")
-        page = found.write_html(out)
     click.echo(str(found))
     table = (1 - SHARE) * icu_sepsis.load().expert + SHARE * icu_sepsis.optimal()
     truth, now = (icu_sepsis.value(policy, gamma=0.99) for policy in (table, None))
     click.echo(f"\nThe cohort is simulated, so the truth is known: {truth:.3f}; current practice {now:.3f}.")
-    click.echo(f"Report: {page}")
+    if write is not None:
+        write(found)
+    click.echo(f"Report: {out}")

@@ -45,33 +45,29 @@ def evaluate(log: str, **given: Any) -> None:
 
 def _evaluate(log: str, given: dict[str, Any], *, work: str | None, as_json: bool, quiet: bool) -> Any:
     from caliope.commands.study import study_from
+    from caliope.commands.writing import report_writer
 
     study = study_from(log, given, needs_target=True)
-    write = _writer(study.out)
+    write = report_writer(study.out)
+    if work is not None:
+        _check_work(work)
     with progress(quiet=quiet) as stage, collected_warnings() as warned:
-        found = _audited(study, stage, work)
-        if write is not None:
-            stage("writing the report")
-            write(found, study.out)
-    _say(found, warned, out=study.out, as_json=as_json, quiet=quiet)
+        found, guessed = _audited(study, stage, work)
+    if not quiet:
+        _say_how(found, guessed, warned)
+    _say(found, as_json=as_json)
+    # The result is told first: it was what took the time.
+    if write is not None:
+        write(found)
+    if not as_json:
+        click.echo(f"\nReport: {study.out}" if write else "\nAdd --out report.html for the report.")
     return found
 
 
-def _writer(out: str | None) -> Any:
-    """What writes the report, asked for before hours of work rather than after."""
-    if out is None:
-        return None
-    from pathlib import Path
+def _check_work(work: str) -> None:
+    from caliope.auditing.keeping import usable_folder
 
-    if not Path(out).parent.is_dir():
-        raise ValueError(f"the folder of {out} does not exist: make it first, or write elsewhere.")
-    try:
-        from caliope.report import write_report
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"a report needs {error.name}: pip install 'caliope[report]', or leave --out out."
-        ) from None
-    return write_report
+    usable_folder(work)
 
 
 def _audited(study: Any, stage: Any, work: str | None) -> Any:
@@ -101,16 +97,16 @@ def _audited(study: Any, stage: Any, work: str | None) -> Any:
         progress=stage,
         work=work,
     )
-    return _asked(found, target, log.chosen, begin.done)
+    return _asked(found, target, log.settings, begin.done), log.guessed
 
 
-def _asked(found: Any, target: Any, chosen: Any, before: list[Any]) -> Any:
+def _asked(found: Any, target: Any, read: Any, before: list[Any]) -> Any:
     """The audit with the question that was put to it, and a finding on every row if it was changed."""
     from dataclasses import replace
 
     from caliope.results import Finding, Table
 
-    settings = {"question": target.question, **chosen, **found.settings}
+    settings = {"question": target.question, **read, **found.settings, **read}
     found = replace(found, settings=settings, stages=(*before, *found.stages))
     if not target.changed:
         return found
@@ -125,15 +121,16 @@ def _with(row: Any, note: Any) -> Any:
     return replace(row, findings=(*row.findings, note))
 
 
-def _say(found: Any, warned: list[str], *, out: str | None, as_json: bool, quiet: bool) -> None:
-    if not quiet:
-        for name in ("order of the decisions", "states"):
-            if name in found.settings:
-                click.echo(f"{name}: {found.settings[name]}", err=True)
-        for text in warned[:5]:
-            click.echo(f"warning of a library: {text}", err=True)
-        for stage in found.stages:
-            click.echo(f"{stage.seconds:9.1f} s {stage.peak_gb:7.2f} GB  {stage.name}", err=True)
+def _say_how(found: Any, guessed: tuple[str, ...], warned: list[str]) -> None:
+    for name in guessed:
+        click.echo(f"{name}: {found.settings[name]}", err=True)
+    for text in warned[:5]:
+        click.echo(f"warning of a library: {text}", err=True)
+    for stage in found.stages:
+        click.echo(f"{stage.seconds:9.1f} s {stage.peak_gb:7.2f} GB  {stage.name}", err=True)
+
+
+def _say(found: Any, *, as_json: bool) -> None:
     if as_json:
         from caliope.report.numbers import numbers_json
 
@@ -141,4 +138,3 @@ def _say(found: Any, warned: list[str], *, out: str | None, as_json: bool, quiet
         return
     click.echo(f"{found.settings['question']}\n")
     click.echo(str(found))
-    click.echo(f"\nReport: {out}" if out else "\nAdd --out report.html for the report.")

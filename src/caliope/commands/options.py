@@ -18,6 +18,11 @@ LOG = (
         metavar="COLUMNS",
         help="What was known before the decision, with commas; x0..x9 is a range.  [default: all other numbers]",
     ),
+    click.option(
+        "--ignore",
+        metavar="COLUMNS",
+        help="Numbers that are not part of the state: what was recorded later, what another policy would do.",
+    ),
     click.option("--time", metavar="COLUMN", help="What orders the rows.  [default: time, if there is one]"),
     click.option("--terminated", metavar="COLUMN", help="Whether the episode ended there or was cut off."),
     click.option("--n-actions", type=int, help="How many actions there are.  [default: as logged]"),

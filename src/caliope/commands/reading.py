@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
@@ -27,24 +28,23 @@ _MOST_STRATA = 30
 
 @dataclass(frozen=True)
 class ReadLog:
-    """The log of a study, and what was chosen for it."""
+    """The log of a study, and how it was read."""
 
     data: Trajectories
-    chosen: Mapping[str, str]  # setting -> what was taken, in words
+    settings: Mapping[str, str]  # setting -> what was taken, in words
+    guessed: tuple[str, ...]  # those of the settings that nobody gave
 
 
 def read_log(study: Study) -> ReadLog:
     """Read the table of a study with the columns that it names, or those that it leaves to the table."""
-    chosen: dict[str, str] = {"log": study.log}
     time, states = study.time, study.states
-    if time is None or not states:
+    if time is None or not states or study.ignore:
         types = _columns(study)
-        if time is None and "time" in types and "time" not in states:
+        _check_ignored(study, types)
+        if time is None and "time" in types and "time" not in (*states, *study.ignore):
             time = "time"
-            chosen["order of the decisions"] = "column 'time', by its name"
         if not states:
             states = _numeric(study, types, time)
-            chosen["states"] = f"all {len(states)} numeric columns not used otherwise: {_listed(states)}"
     data = read_table(
         study.log,
         episode=study.episode,
@@ -58,7 +58,54 @@ def read_log(study: Study) -> ReadLog:
     )
     _refuse_alone(data)
     _refuse_huge(data)
-    return ReadLog(data, chosen)
+    guessed = {"order of the decisions": study.time is None, "states": not study.states}
+    return ReadLog(data, _settings(study, time, states), tuple(name for name, so in guessed.items() if so))
+
+
+def _settings(study: Study, time: str | None, states: tuple[str, ...]) -> dict[str, str]:
+    """What was read as what, in words."""
+    order = "the rows as they stand in the file" if time is None else f"column {time!r}"
+    if study.time is None and time is not None:
+        order += ", by its name"
+    found = "" if study.states else f"all {len(states)} numeric columns not used otherwise: "
+    said = {
+        "log": study.log,
+        "episode": f"column {study.episode!r}",
+        "action": f"column {study.action!r}",
+        "reward": f"column {study.reward!r}",
+        "order of the decisions": order,
+        "states": f"{found}{_listed(states)}",
+        "ignored": _listed(study.ignore),
+        "terminated": study.terminated and f"column {study.terminated!r}",
+        "target": _target(study),
+        "softened": study.soften and f"{study.soften:.4g} of the decisions are left to practice",
+        "propensity": study.propensity and f"column {study.propensity!r}",
+        "by": study.by,
+    }
+    return {name: text for name, text in said.items() if text}
+
+
+def _target(study: Study) -> str | None:
+    if study.target_columns:
+        return f"columns {_listed(study.target_columns)}"
+    if study.recommended is not None:
+        return f"column {study.recommended!r}, one action a row"
+    if study.model is not None:
+        return f"model {study.model}"
+    return study.policy and f"policy {study.policy}"
+
+
+def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
+    """Raise for a column to be ignored that is not there, or plays another part."""
+    parts = {name: getattr(study, name) for name in ("episode", "action", "reward", "time", "terminated")}
+    for name in study.ignore:
+        used = [part for part, column in parts.items() if column == name]
+        if used:
+            raise ValueError(f"column {name!r} is the {used[0]} and cannot be ignored: take it off --ignore.")
+        if name not in types:
+            close = get_close_matches(name, [*types], n=1)
+            hint = f" (close: {close[0]!r})" if close else ""
+            raise ValueError(f"--ignore names a column {name!r}{hint} that {study.log} does not have.")
 
 
 def _refuse_alone(data: Trajectories) -> None:
@@ -97,7 +144,7 @@ def _numeric(study: Study, types: Mapping[str, Any], time: str | None) -> tuple[
         study.recommended,
         study.propensity,
     }
-    used |= {*study.target_columns}
+    used |= {*study.target_columns, *study.ignore}
     fit = [
         name
         for name, kinds in types.items()

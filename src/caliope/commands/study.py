@@ -22,6 +22,7 @@ class Study:
     action: str = "action"
     reward: str = "reward"
     states: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
     time: str | None = None
     terminated: str | None = None
     target_columns: tuple[str, ...] = ()
@@ -52,7 +53,8 @@ def study_from(source: str, given: Mapping[str, Any], *, needs_target: bool) -> 
         return _checked({"log": source} | options, "the options have", needs_target)
     values = _read(Path(source))
     if needs_target and any(name in options for name in TARGETS):
-        values = {name: x for name, x in values.items() if name not in TARGETS}
+        # Another policy: neither softened like that of the file, nor trusted like it.
+        values = {name: x for name, x in values.items() if name not in (*TARGETS, "soften", "trust_trees")}
     return _checked(values | options, f"{source} has", needs_target)
 
 
@@ -130,7 +132,7 @@ def _number(fits: Callable[[float], bool]) -> Callable[[Any], bool]:
     return lambda x: isinstance(x, int | float) and not isinstance(x, bool) and fits(x)
 
 
-_LISTS = ("states", "target_columns", "models")
+_LISTS = ("states", "ignore", "target_columns", "models")
 _TEXT = (_text, "must be text")
 _NEEDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("log", "episode", "action", "reward", "time", "terminated", "recommended"), _TEXT),
@@ -152,6 +154,20 @@ def _unfit(values: Mapping[str, Any]) -> list[str]:
     return [f"{name} {needed}, got {x!r}" for name, x, fits, needed in needs if not fits(x)]
 
 
+def _repeated(values: Mapping[str, Any]) -> list[str]:
+    """Names that stand twice in a list, or both among the states and among what is to be ignored."""
+    lists = {name: names_in(values[name]) for name in _LISTS if name in values and _texts(values[name])}
+    found = []
+    for name, names in lists.items():
+        twice = [x for x in dict.fromkeys(names) if names.count(x) > 1]
+        if twice:
+            found.append(f"{name} names {', '.join(map(repr, twice[:5]))} twice")
+    both = [x for x in lists.get("states", ()) if x in lists.get("ignore", ())]
+    if both:
+        found.append(f"{', '.join(map(repr, both[:5]))} cannot be both a state and ignored")
+    return found
+
+
 def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
     found = []
     if "log" not in values:
@@ -166,6 +182,7 @@ def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
             "soften needs practice's probabilities of all actions and propensity holds those of the actions taken: "
             "give one of the two"
         )
+    found += _repeated(values)
     given, columns = values.get("n_actions"), values.get("target_columns")
     if given is not None and _texts(columns) and given != len(names_in(columns)):
         found.append(

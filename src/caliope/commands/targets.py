@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import dataclass
 from importlib import import_module
@@ -68,8 +69,8 @@ def _given(study: Study, data: Trajectories) -> tuple[Any, Trajectories, str]:
         model = load_model(study.model, trees=study.trust_trees)
         return model, with_actions(data, _known(model)), f"the model in {Path(study.model).name}"
     policy = policy_named(str(study.policy))
-    if callable(policy) and not hasattr(policy, "predict_proba"):
-        policy = np.asarray(policy(data))
+    if not isinstance(policy, Relative) and not hasattr(policy, "predict_proba"):
+        policy = _answer(str(study.policy), policy, data)
     return policy, with_actions(data, _known(policy)), f"the policy {study.policy}"
 
 
@@ -128,9 +129,51 @@ def policy_named(name: str) -> Any:
         raise ValueError(
             f"{name} cannot be found: {error}. Run the command in the folder of the module, or install it."
         ) from None
-    if not (isinstance(found, Relative) or callable(found) or hasattr(found, "predict_proba")):
-        raise TypeError(
-            f"{name} must have predict_proba and classes_, or be a function from the log to probabilities (N, A); it "
-            f"is a {type(found).__name__}."
-        )
+    if not (isinstance(found, Relative) or _has_probabilities(found) or _takes_a_log(found)):
+        raise TypeError(f"{name} is {_kind(found)}, and a policy must {_EXPECTED}.")
     return found
+
+
+_EXPECTED = (
+    "be an object with predict_proba and classes_, what mix or tilt makes, or a function of one argument, the log, "
+    "that returns probabilities (N, A)"
+)
+
+
+def _has_probabilities(found: Any) -> bool:
+    return hasattr(found, "predict_proba") and not isinstance(found, type)
+
+
+def _takes_a_log(found: Any) -> bool:
+    """Whether it is a function with one parameter that must be given: nothing else is called on a guess."""
+    if isinstance(found, type) or inspect.isbuiltin(found) or not callable(found):
+        return False
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return False
+    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    return len(needed) == 1 and needed[0].kind is not needed[0].KEYWORD_ONLY
+
+
+def _kind(found: Any) -> str:
+    if isinstance(found, type):
+        return f"a class (name an object of it, as in policy = {found.__name__}(...))"
+    return f"a {type(found).__name__}"
+
+
+def _answer(name: str, function: Any, data: Trajectories) -> Any:
+    """What a function makes of the log, if these are numbers."""
+    try:
+        table = np.asarray(function(data))
+    except Exception as error:
+        raise ValueError(
+            f"the policy {name} failed on the log: {type(error).__name__}: {error}. It must {_EXPECTED}."
+        ) from error
+    if table.dtype.kind not in "fiub" or table.ndim != 2:
+        raise TypeError(
+            f"the policy {name} returned an array of {table.dtype} and shape {table.shape}; it must {_EXPECTED}."
+        )
+    return table

@@ -3,11 +3,13 @@
 Patients have a severity from 0 to 4 and receive every four hours no treatment, a low dose or a high dose, for
 at most two days. They are discharged when they improve from severity 0, and die when they worsen from 4. The
 return is 1 for a patient discharged alive within two days. ``ward.csv`` beside this file is
-``simulate(1000, rng=0)``, written without the probabilities: as in life.
+``simulate(1000, rng=0)``, written without the probabilities: as in life. ``python -m caliope.domains.ward`` prints it
+with those of a new policy, as an example for ``caliope evaluate``.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -77,3 +79,18 @@ def simulate(n: int, *, rng: int | np.random.Generator) -> Trajectories:
 def csv_path() -> Path:
     """Where the log that comes with the package lies."""
     return Path(str(files("caliope.domains").joinpath("ward.csv")))
+
+
+def example() -> str:
+    """The same log as CSV, with the probabilities of the new policy ``EARLIER`` beside each decision."""
+    header, *rows = csv_path().read_text(encoding="utf-8").splitlines()
+    severity = header.split(",").index("severity")
+    lines = [",".join([header, *(f"p_{dose}" for dose in DOSES)])]
+    for row in rows:
+        wanted = EARLIER[int(row.split(",")[severity])]
+        lines.append(",".join([row, *(f"{p:.9f}" for p in wanted)]))
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(example())

@@ -79,9 +79,9 @@ def _maps(logged: Float, wanted: Float, data: Grid) -> tuple[Any, ...]:
     apart = wanted - logged
     far = float(max(np.abs(apart).max(), 1e-3))
     return (
-        _map("map-practice", "Practice", logged, data, cmap="Blues", vmin=0, vmax=top),
+        _map("map-practice", "Practice", logged, data, cmap="Oranges", vmin=0, vmax=top),
         _map("map-policy", "New policy", wanted, data, cmap="Blues", vmin=0, vmax=top),
-        _map("map-difference", "New policy minus practice", apart, data, cmap="RdBu_r", vmin=-far, vmax=far),
+        _map("map-difference", "New policy minus practice", apart, data, cmap="PuOr", vmin=-far, vmax=far),
     )
 
 
@@ -108,6 +108,8 @@ def _map(name: str, title: str, shares: Float, data: Grid, **colours: Any) -> An
         f"{title}: % of the decisions. Action 0 is at the lower left, 24 at the upper right; in the sepsis cohort the "
         "dose of fluids rises upwards and that of vasopressors to the right."
     )
+    if colours["vmin"] < 0:
+        caption += " Violet: the new policy does it more often. Orange: practice does."
     return picture(
         name, figure, label=f"Heat map of 25 actions: {title.lower()}", caption=caption, data=data, small=True
     )
@@ -118,7 +120,7 @@ def _bars(logged: Float, wanted: Float, data: Grid) -> Any:
     order = np.sort(order)
     figure, axis = panel(height=3.2)
     names = [str(i) for i in order]
-    plots.grouped_bars(names, {"practice": 100 * logged[order], "new policy": 100 * wanted[order]}, axis)
+    plots.grouped_bars(names, {"new policy": 100 * wanted[order], "practice": 100 * logged[order]}, axis)
     axis.set(xlabel="action", ylabel="% of the decisions")
     if len(order) > 12:
         axis.tick_params(axis="x", labelsize=5)

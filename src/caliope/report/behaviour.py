@@ -50,9 +50,9 @@ def _chosen(audit: Audit) -> str:
     if choice.by_paper == choice.recommended:
         return f"{said} The metric of Raghu et al. (2018) would have chosen the same model."
     return (
-        f"{said} The metric of Raghu et al. (2018), total variation to the neighbours, would have taken "
-        f"{choice.by_paper}: it rewards agreeing with a smoothed histogram, and cannot tell a right model from a "
-        "smooth one."
+        f"{said} The metric of Raghu et al. (2018), total variation to the neighbours, is lowest for "
+        f"{choice.by_paper}. The two need not agree: that metric compares a model with averages over similar patients, "
+        "and on small samples it favours smooth models. It is shown below beside what it would be for a right model."
     )
 
 

@@ -19,6 +19,7 @@ _THEME = {"#000000": "var(--ink)"} | {
     colour.lower(): f"var(--c{i})" for i, colour in enumerate(plots.COLOURS) if colour != "#000000"
 }
 GREY = plots.COLOURS[7]
+POLICY, PRACTICE = plots.COLOURS[:2]  # in every figure
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from caliope.auditing import Audit
 from caliope.report.blocks import Bullets, Section, Text, Words
-from caliope.report.verdict import direction, interval_text
+from caliope.report.verdict import direction, interval_text, value_texts
 
 _WORDS = {
     "Episode, trajectory": "One patient's course: states, decisions and rewards, step after step.",
@@ -18,6 +18,45 @@ _WORDS = {
     "Doubly robust": "Fitted values corrected by weighted outcomes: right if either the values or the weights are.",
     "Direct method": "Fitted values alone: no weights, and nothing in it notices if the values are wrong.",
     "NLL": "Negative log-likelihood: how surprised a model is by what was done. Lower is better.",
+    "Total variation": "How far two sets of probabilities lie apart, from 0 (the same) to 1 (nothing in common): the "
+    "share of the decisions that would have to change for one to become the other.",
+    "Null, if it were right": "What a measure of error would be if the model were exactly right. Chance alone makes "
+    "it larger than 0, so only what exceeds the null is error.",
+    "z": "How far a number lies from what it should be, in units of its chance error. Within 2 it may be chance; "
+    "beyond 4 it is hardly.",
+    "Pareto shape (k)": "How heavy the tail of the weights is: how much the few largest can dominate. Below 0.5 "
+    "averages settle well, above 0.7 hardly, above 1 not at all.",
+}
+
+
+# By how the codes of the findings begin.
+_HELP = {
+    (
+        "L",
+    ): "The log itself has to be mended first, as the reasons say: nothing computed from it can be believed "
+    "before that, whatever the policy.",
+    (
+        "A105",
+    ): "The probabilities that were logged are not those with which these actions were taken. Find out what "
+    "they are, or leave them out: then they are estimated.",
+    (
+        "B",
+        "P",
+    ): "The behaviour model does not describe practice well enough to weigh with. Another model, or states "
+    "that hold what those who decided looked at, might do better.",
+    (
+        "D",
+        "S",
+        "W",
+        "A106",
+        "A107",
+    ): "Too little in this log resembles what the new policy would do. A policy nearer "
+    "to practice might be evaluable, for instance the same policy in a share of the decisions; or a larger log.",
+    (
+        "V",
+        "A108",
+    ): "The fitted values cannot be used. Look for a feature that holds the outcome, and for values that "
+    "were fitted otherwise.",
 }
 
 
@@ -42,22 +81,26 @@ def words_section(_: Audit) -> Section:
 
 
 def _can(audit: Audit) -> tuple[str, ...]:
-    practice = (
-        f"Current practice achieved {audit.practice.cells()['value']} ({interval_text(audit.practice)})."
-    )
+    policy, known, _ = value_texts(audit)
+    practice = f"Current practice achieved {known} ({interval_text(audit.practice)})."
     if audit.verdict == "do not trust":
-        return (
-            practice,
-            "The new policy, as it is stated, cannot be evaluated on this log. A policy nearer to practice might be: "
-            "for instance the same policy in a share of the decisions, or with fewer departures from practice.",
-        )
-    about = f"{audit.headline.cells()['value']} ({interval_text(audit.headline)})"
+        return (practice, "The new policy cannot be evaluated on this log as it stands.", *_ways_out(audit))
+    about = f"{policy} ({interval_text(audit.headline)})"
     first = f"If the log holds every reason behind its decisions, the new policy would have achieved about {about}."
     gain = {
         "above 0": "Under the same condition it would have done better than practice.",
         "below 0": "Under the same condition it would have done worse than practice.",
     }.get(direction(audit), "Whether that is better or worse than practice remains open.")
     return (practice, first, gain)
+
+
+def _ways_out(audit: Audit) -> list[str]:
+    """What might help, by what was found."""
+    codes = {finding.code for finding in audit.findings if finding.level == "issue"}
+    found = [text for begins, text in _HELP.items() if any(code.startswith(begins) for code in codes)]
+    return found or [
+        "What speaks against it is listed under the verdict; no change to the policy will mend it."
+    ]
 
 
 def _cannot(audit: Audit) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from caliope import plots
 from caliope.auditing import Audit
+from caliope.auditing.chain import LOGGED
 from caliope.calibration import RatioReliability, ReliabilityCurve, ratio_reliability
 from caliope.report.blocks import Section, Text, grid
 from caliope.report.drawing import panel, picture
@@ -17,9 +18,11 @@ def reliability_section(audit: Audit) -> Section:
     details = audit.comparison.details[name]
     text = (
         f"Of all decisions to which the model ({name}) gave a chance of 30%, about 30 in 100 should have been taken. "
-        "Small probabilities matter most, since a weight is one divided by a probability: the second diagram shows "
-        "them by themselves."
+        "Small probabilities matter most, since a weight is the policy's probability divided by them: the second "
+        "diagram sorts the actions by that ratio."
     )
+    if audit.settings.get("behaviour") == LOGGED:
+        text += " This shows the fitted model. The estimate itself is weighed with the probabilities that were logged."
     found = ratio_reliability(audit.acted, audit.data, audit.wanted)
     return Section(
         "reliability",

@@ -8,12 +8,14 @@ import numpy as np
 
 from caliope import plots
 from caliope.auditing import Audit, Universe
+from caliope.auditing.chain import LOGGED
 from caliope.confounding import confounding_bounds
 from caliope.ragged import Float
 from caliope.report.blocks import Section, Text, grid
-from caliope.report.drawing import GREY, label_text, panel, picture, rows_of_dots
+from caliope.report.drawing import POLICY, PRACTICE, label_text, panel, picture, rows_of_dots
 
 _MOST_ROWS, _MOST_DOTS = 36, 300
+_ESTIMATORS = tuple(plots.COLOURS[i] for i in (0, 2, 3, 4))  # not that of practice
 _MARKS = ("o", "s", "D", "^", "v", "P")
 
 
@@ -29,6 +31,11 @@ def sensitivity_section(audit: Audit) -> Section:
         "comparison alone: a model fitted on the same data may have memorised it, and weights shrunk towards observed "
         "care pull every answer towards practice."
     )
+    if audit.settings.get("behaviour") == LOGGED:
+        text += (
+            " The estimate at the top is weighed with the probabilities that were logged, the first of the rows; the "
+            "others show what fitted models would have made of it."
+        )
     rows = [row.cells() for row in audit.others]
     table = grid("The same question under other choices", rows, most=80, folded=len(rows) > 12)
     drawn = [row for row in audit.others if np.isfinite(row.value)][:_MOST_DOTS]
@@ -44,15 +51,15 @@ def _multiverse(audit: Audit, drawn: list[Universe]) -> Any:
     )
     ends = audit.headline.interval
     if np.isfinite([ends.low, ends.high]).all():
-        axis.axvspan(ends.low, ends.high, color=plots.COLOURS[0], alpha=0.12, linewidth=0)
-    axis.axvline(audit.practice.value, color=GREY, linestyle="--", linewidth=0.9, zorder=1)
+        axis.axvspan(ends.low, ends.high, color=POLICY, alpha=0.12, linewidth=0)
+    axis.axvline(audit.practice.value, color=PRACTICE, linestyle="--", linewidth=0.9, zorder=1)
     for j, name in enumerate(estimators):
         points = [
             (row.value, places.index((row.model, row.weights))) for row in drawn if _shown(row, name, places)
         ]
         x, y = zip(*points, strict=True) if points else ((), ())
         style = {
-            "color": plots.COLOURS[j % 4],
+            "color": _ESTIMATORS[j % len(_ESTIMATORS)],
             "marker": _MARKS[j % len(_MARKS)],
             "markersize": 4.5,
             "alpha": 0.85,
@@ -81,11 +88,20 @@ def confounding_section(audit: Audit) -> Section:
         "one that any unrecorded reason may have; a large one would have to be as strong as the reasons that were "
         "recorded."
     )
+    if _signs_differ(audit):
+        text += (
+            " Note the sign: the doubly robust estimate at the top of the page puts the policy on the other side of "
+            "practice than weighted importance sampling does here. Which of the two is better is open."
+        )
     found = _bounds(audit)
     pictures = () if found is None else (_bounds_picture(audit, *found),)
     return Section(
         "confounding", "Unrecorded reasons", "Reasons that nobody recorded", (Text(text), *pictures)
     )
+
+
+def _signs_differ(audit: Audit) -> bool:
+    return bool((audit.confounded.estimate - audit.confounded.practice) * audit.gain.value < 0)
 
 
 def _bounds(audit: Audit) -> tuple[Float, Float, Float] | None:
@@ -100,12 +116,12 @@ def _bounds(audit: Audit) -> tuple[Float, Float, Float] | None:
 
 def _bounds_picture(audit: Audit, factors: Float, low: Float, high: Float) -> Any:
     figure, axis = panel()
-    axis.fill_between(
-        factors, low, high, color=plots.COLOURS[0], alpha=0.3, linewidth=0, label="possible values"
+    axis.fill_between(factors, low, high, color=POLICY, alpha=0.3, linewidth=0, label="possible values")
+    axis.axhline(
+        audit.confounded.practice, color=PRACTICE, linestyle="--", linewidth=1, label="current practice"
     )
-    axis.axhline(audit.confounded.practice, color=GREY, linestyle="--", linewidth=1, label="current practice")
     if audit.confounded.gamma <= factors[-1]:
-        axis.axvline(audit.confounded.gamma, color=plots.COLOURS[1], linewidth=1, label="breakdown point")
+        axis.axvline(audit.confounded.gamma, color=plots.COLOURS[3], linewidth=1, label="breakdown point")
     axis.set(xlabel="factor by which weights may be off", ylabel="value of an episode")
     figure.legend(loc="outside upper left", fontsize=7, frameon=False, ncols=3)
     rows = [

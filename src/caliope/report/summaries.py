@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from caliope.auditing.effective import effective_by_step
 from caliope.evidence import Evidence
 from caliope.ragged import Float, Int
 
@@ -25,6 +26,7 @@ class WeightsOverTime:
     mean: Float  # (T,), should be 1
     se: Float  # (T,)
     effective: Float  # (T,), trajectories
+    reaching: Float  # (T,), the same of those that have not ended alone
     without: Float  # (T,), share of the trajectories whose weight is 0
 
 
@@ -32,6 +34,7 @@ def weights_over_time(e: Evidence) -> WeightsOverTime:
     """Quantiles, mean and effective number of the weights at some forty steps of the log at most."""
     lengths, first = e.layout.lengths, e.layout.first
     steps = np.unique(np.linspace(0, e.layout.horizon - 1, min(e.layout.horizon, _STEPS)).astype(np.int64))
+    reaching = effective_by_step(e)[1]
     rows = []
     for t in steps:
         log_rho = e.log_rho[first + np.minimum(t, lengths - 1)]
@@ -43,7 +46,7 @@ def weights_over_time(e: Evidence) -> WeightsOverTime:
         quantiles = np.quantile(log_rho, LEVELS, method="inverted_cdf") / np.log(10)
         effective = float(scaled.sum()) ** 2 / square if square > 0 else 0.0
         se = rho.std() / np.sqrt(len(e))
-        rows.append((*quantiles, rho.mean(), se, effective, np.isneginf(log_rho).mean()))
+        rows.append((*quantiles, rho.mean(), se, effective, reaching[t], np.isneginf(log_rho).mean()))
     table = np.array(rows).T
     under_way = np.array([(lengths > t).sum() for t in steps])
     return WeightsOverTime(steps + 1, under_way, table[:5], *table[5:])

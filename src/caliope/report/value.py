@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from caliope import plots
 from caliope.auditing import Audit
 from caliope.report.blocks import Grid, Section, Text, grid
-from caliope.report.drawing import GREY, picture, rows_of_dots
+from caliope.report.drawing import GREY, POLICY, PRACTICE, picture, rows_of_dots
 from caliope.results import Estimate, Finding, Table
 
 
@@ -34,9 +33,9 @@ def value_section(audit: Audit) -> Section:
 def _picture(audit: Audit, rows: list[Estimate]) -> Any:
     drawn = [row for row in rows if np.isfinite(row.value)]
     figure, axis = rows_of_dots([row.label for row in drawn])
-    axis.axvline(audit.practice.value, color=GREY, linestyle="--", linewidth=0.9, zorder=1)
+    axis.axvline(audit.practice.value, color=PRACTICE, linestyle="--", linewidth=0.9, zorder=1)
     for i, row in enumerate(drawn):
-        colour = GREY if row.verdict == "do not trust" else plots.COLOURS[1 if row is audit.practice else 0]
+        colour = GREY if row.verdict == "do not trust" else PRACTICE if row is audit.practice else POLICY
         if np.isfinite([row.interval.low, row.interval.high]).all():
             axis.hlines(i, row.interval.low, row.interval.high, color=colour, linewidth=2)
         axis.plot(row.value, i, "o", color=colour, markersize=5)
@@ -55,16 +54,22 @@ def _record(row: Estimate) -> dict[str, Any]:
     return {
         "estimator": row.label,
         "value": row.value,
+        "verdict": row.verdict,
         "low": row.interval.low,
         "high": row.interval.high,
         "effective n": row.effective_n,
-        "verdict": row.verdict,
     }
 
 
 def _table(audit: Audit) -> Grid:
-    rows = [row.cells() | {"reasons": _codes(row)} for row in audit.table]
-    return grid("What the new policy is worth, by every estimator", rows)
+    return grid("What the new policy is worth, by every estimator", [_cells(row) for row in audit.table])
+
+
+def _cells(row: Estimate) -> dict[str, str]:
+    """The verdict and its reasons beside the value, where a narrow screen still shows them."""
+    cells = row.cells()
+    first = {name: cells.pop(name) for name in ("estimator", "value", "verdict")}
+    return first | {"reasons": _codes(row)} | cells
 
 
 def _codes(row: Estimate) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from caliope.auditing import Audit
@@ -31,6 +32,8 @@ _LEVELS: Mapping[Level, str] = {
     "note": "How the number was made",
 }
 
+_MORE_DIGITS = 5  # at most, than the intervals deserve
+
 
 def verdict_section(audit: Audit) -> Section:
     """Whether to believe the estimate, the three numbers that matter, and every reason."""
@@ -39,14 +42,22 @@ def verdict_section(audit: Audit) -> Section:
     reasons = [Reasons(_LEVELS[level], found) for level, found in by_level.items() if found]
     doubted = audit.verdict == "do not trust"
     question = audit.settings.get("question")
+    policy, practice, gain = value_texts(audit)
     blocks = (
         Banner(audit.verdict, title, text),
         *((Text(f"The question: {question}"),) if question else ()),
         Facts(
             (
-                _fact("New policy", audit.headline, f"{audit.headline.effective_n:.0f} effective episodes"),
-                _fact("Current practice", audit.practice, f"plain mean of {audit.practice.n} episodes"),
-                _fact("Difference", audit.gain, "not to be quoted" if doubted else direction(audit)),
+                _fact(
+                    "New policy",
+                    policy,
+                    audit.headline,
+                    f"{audit.headline.effective_n:.0f} effective episodes",
+                ),
+                _fact(
+                    "Current practice", practice, audit.practice, f"plain mean of {audit.practice.n} episodes"
+                ),
+                _fact("Difference", gain, audit.gain, "not to be quoted" if doubted else direction(audit)),
             ),
             doubted,
         ),
@@ -56,8 +67,26 @@ def verdict_section(audit: Audit) -> Section:
     return Section("verdict", "Verdict", "The verdict", blocks)
 
 
-def _fact(name: str, row: Estimate, note: str) -> Fact:
-    return Fact(name, row.cells()["value"], f"{interval_text(row)}; {note}")
+def _fact(name: str, value: str, row: Estimate, note: str) -> Fact:
+    return Fact(name, value, f"{interval_text(row)}; {note}")
+
+
+def value_texts(audit: Audit) -> tuple[str, str, str]:
+    """The new policy, current practice and their difference, with digits that add up for a reader who checks."""
+    rows = (audit.headline, audit.practice, audit.gain)
+    texts = [row.cells()["value"] for row in rows]
+    if not all(re.fullmatch(r"-?\d+(\.\d+)?", text) for text in texts):
+        return texts[0], texts[1], texts[2]
+    least = max(len(text.partition(".")[2]) for text in texts)
+    for decimals in range(least, least + _MORE_DIGITS):
+        policy, practice, gain = (round(row.value * 10**decimals) for row in rows)
+        if policy - practice == gain:
+            return (_fixed(policy, decimals), _fixed(practice, decimals), _fixed(gain, decimals))
+    return texts[0], texts[1], texts[2]
+
+
+def _fixed(whole: int, decimals: int) -> str:
+    return f"{whole / 10**decimals:.{decimals}f}"
 
 
 def interval_text(row: Estimate) -> str:
@@ -78,7 +107,7 @@ def direction(audit: Audit) -> str:
 
 def sentence(audit: Audit) -> str:
     """The result in one sentence, weaker where the verdict is."""
-    practice, policy, gain = (row.cells()["value"] for row in (audit.practice, audit.headline, audit.gain))
+    policy, practice, gain = value_texts(audit)
     start = (
         f"Episodes in this log returned {practice} on average. Under the new policy the estimate is {policy}, a "
         f"difference of {gain}."

@@ -29,10 +29,14 @@ def weights_section(audit: Audit) -> Section:
 def _data(w: WeightsOverTime) -> Grid:
     names = [f"{100 * level:g}%" for level in LEVELS]
     rows = [
-        {"step": int(w.step[t]), "under way": int(w.under_way[t])}
+        {"step": int(w.step[t]), "episodes that reach it": int(w.under_way[t])}
+        | {"effective episodes of these": float(w.reaching[t])}
         | {f"log10 weight, {name}": float(w.log10[i, t]) for i, name in enumerate(names)}
         | {"mean weight": float(w.mean[t]), "its standard error": float(w.se[t])}
-        | {"effective episodes": float(w.effective[t]), "share with weight 0": float(w.without[t])}
+        | {
+            "effective episodes, ended ones included": float(w.effective[t]),
+            "share with weight 0": float(w.without[t]),
+        }
         for t in range(len(w.step))
     ]
     return grid("Weights at each step, after capping", rows)
@@ -79,7 +83,9 @@ def _effective(w: WeightsOverTime, data: Grid) -> Any:
     axis.axhline(100, color=GREY, linewidth=0.8, linestyle="--")
     axis.set(xlabel="step", ylabel="effective episodes", ylim=(0, None))
     caption = (
-        "To how many equal episodes the weights amount. Below 100, the dashed line, intervals are too short."
+        "To how many equal episodes the weights amount. An episode that has ended keeps its last weight, and is "
+        "counted; the numbers below also have it for those alone that reach the step. Below 100, the dashed line, "
+        "intervals are too short."
     )
     return picture(
         "effective", figure, label="Effective number of episodes over time", caption=caption, data=data
