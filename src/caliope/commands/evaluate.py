@@ -45,13 +45,14 @@ def evaluate(log: str, **given: Any) -> None:
 
 def _evaluate(log: str, given: dict[str, Any], *, work: str | None, as_json: bool, quiet: bool) -> Any:
     from caliope.commands.study import study_from
+    from caliope.commands.time_left import is_usual
     from caliope.commands.writing import report_writer
 
     study = study_from(log, given, needs_target=True)
     write = report_writer(study.out)
     if work is not None:
         _check_work(work)
-    with progress(quiet=quiet) as stage, collected_warnings() as warned:
+    with progress(quiet=quiet, guess=is_usual(study.log)) as stage, collected_warnings() as warned:
         found, guessed = _audited(study, stage, work)
     if not quiet:
         _say_how(found, guessed, warned)

@@ -57,27 +57,30 @@ def _mistake(error: click.UsageError) -> str:
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Something to call with the name of every stage: shown with its time in a terminal, or as lines."""
+def progress(*, quiet: bool, guess: bool = True) -> Iterator[Callable[[str], None]]:
+    """Something to call with the name of every stage: shown with its time in a terminal, or as lines.
+
+    ``guess``: say about how long the rest will take.
+    """
     if quiet:
         yield lambda name: None
     elif sys.stderr.isatty():
-        yield from _bar()
+        yield from _bar(guess)
     else:
-        yield _Lines()
+        yield _Lines(guess)
 
 
 class _Lines:
-    def __init__(self) -> None:
-        self.started = time.monotonic()
+    def __init__(self, guess: bool) -> None:
+        self.started, self.guess = time.monotonic(), guess
 
     def __call__(self, name: str) -> None:
         elapsed = time.monotonic() - self.started
-        left = time_left(name, elapsed)
+        left = time_left(name, elapsed) if self.guess else ""
         click.echo(f"{elapsed:7.1f} s  {name} ...{left and f' ({left})'}", err=True)
 
 
-def _bar() -> Iterator[Callable[[str], None]]:
+def _bar(guess: bool) -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -88,7 +91,7 @@ def _bar() -> Iterator[Callable[[str], None]]:
         def stage(name: str) -> None:
             for task in bar.tasks:
                 bar.update(task.id, total=1, completed=1, description=task.description.partition(" [dim]")[0])
-            left = time_left(name, time.monotonic() - started)
+            left = time_left(name, time.monotonic() - started) if guess else ""
             bar.add_task(f"{name}{left and f' [dim]{left}[/dim]'}", total=None)
 
         yield stage

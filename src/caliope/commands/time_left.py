@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 # Shares of an audit with the default models, in per cent (caliope demo); a stage that is not here takes no time.
 _SHARES = {
     "reading the log": 2,
@@ -18,6 +20,7 @@ _SHARES = {
     "what would overturn it": 1,
     "writing the report": 3,
 }
+_LARGE = 50_000_000  # bytes of a log whose size, and not the fits, decides how long it takes
 _TOO_EARLY = 20  # per cent: what was done until then says little about the rest
 
 
@@ -36,3 +39,9 @@ def time_left(stage: str, elapsed: float) -> str:
         return ""
     seconds = elapsed * (100 - done) / done
     return f"about {seconds:.0f} s left" if seconds < 90 else f"about {seconds / 60:.0f} min left"
+
+
+def is_usual(log: str) -> bool:
+    """Whether a log is small enough for the shares of a usual audit to hold."""
+    path = Path(log)
+    return not path.is_file() or path.stat().st_size < _LARGE
