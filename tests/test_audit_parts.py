@@ -88,6 +88,15 @@ def test_a_long_log_tries_other_choices_on_a_sample(log, monkeypatch):
     assert found.headline.n == 300
 
 
+def test_a_long_log_and_a_change_to_practice_given_as_a_table(log, monkeypatch):
+    monkeypatch.setattr("caliope.auditing.groundwork.LOOKED_AT", 500)
+    table = ward.EARLIER[log.states[:, 0].astype(int)]
+    by_table, by_policy = (
+        audit(log, cal.mix(cal.practice, new, 0.5), MODELS, n_draws=50, rng=0) for new in (table, EARLIER)
+    )
+    np.testing.assert_allclose([x.value for x in by_table.others], [x.value for x in by_policy.others])
+
+
 # -- effective samples --
 
 

@@ -30,7 +30,8 @@ from caliope.auditing.verdicts import agreement, concerning, nothing_varies, ove
 from caliope.confounding import breakdown
 from caliope.estimators import wdr
 from caliope.gathering import gather, target_probabilities
-from caliope.policies import Relative
+from caliope.policies import MixWithPractice, Relative
+from caliope.ragged import Int
 from caliope.results import Estimate, Finding, Table
 from caliope.trajectories import Trajectories, check_gamma
 from caliope.transforms import clip_weights
@@ -188,15 +189,19 @@ def _other_choices(groundwork: Groundwork, target: Any, q: Any) -> Table[Univers
     data, which = groundwork.data, groundwork.looked_at
     part = data if len(which) == len(data) else data[which]
     rows = data.layout.rows_of(which)
-    asked = (
-        target
-        if hasattr(target, "predict_proba") or isinstance(target, Relative)
-        else np.asarray(target)[rows]
-    )
+    asked = _in_rows(target, rows)
     given: dict[str, Any] = {name: replace(each, data=part) for name, each in groundwork.others.items()}
     if groundwork.logged is not None:
         given = {LOGGED: groundwork.logged[rows]} | given
     return multiverse(part, asked, given, gamma=groundwork.gamma, q=q[rows], rng=groundwork.seed)
+
+
+def _in_rows(target: Any, rows: Int) -> Any:
+    """A target for a part of the log: tables are cut, a change to practice by a table too; policies predict."""
+    if isinstance(target, MixWithPractice):
+        return replace(target, policy=_in_rows(target.policy, rows))
+    predicts = hasattr(target, "predict_proba") or hasattr(target, "on") or isinstance(target, Relative)
+    return target if predicts else np.asarray(target)[rows]
 
 
 def _by_id(row: Estimate, data: Trajectories) -> Estimate:
