@@ -131,3 +131,21 @@ def test_a_policy_like_practice_is_not_called_fragile():
     data, _ = bandit(400, 5)
     found = audit(data, cal.practice, LOGISTIC, n_draws=100, rng=0)
     assert "A103" not in codes(found.findings)
+
+
+def test_capping_that_moves_the_estimate_is_found():
+    # Those who are rarely treated are the ones who gain: the largest weights carry the benefit, and are capped.
+    data, _ = bandit(
+        900,
+        6,
+        features=1,
+        reason=lambda x: 2.5 * x[:, 0],
+        outcome=lambda x, a: np.where((a == 1) & (x[:, 0] < -1), 0.95, 0.3),
+    )
+    found = audited(data)
+    moved = found.headline.value - found.table["wdr"].value
+    se = found.headline.interval.width / 3.92
+    assert ("A109" in codes(found.findings, "caution")) == (abs(moved) > 0.15 * se)
+    assert "A109" in codes(found.findings)
+    calm, _ = bandit(900, 6, reason=lambda x: 0.5 * x[:, 0])
+    assert "A109" not in codes(audited(calm).findings)

@@ -26,7 +26,7 @@ from caliope.auditing.panel import panel
 from caliope.auditing.result import Audit
 from caliope.auditing.stages import Progress, Stages
 from caliope.auditing.values import values_on
-from caliope.auditing.verdicts import agreement, concerning, nothing_varies, overturned
+from caliope.auditing.verdicts import agreement, concerning, moved_by_capping, nothing_varies, overturned
 from caliope.confounding import breakdown
 from caliope.estimators import wdr
 from caliope.gathering import gather, target_probabilities
@@ -164,6 +164,7 @@ def audit_policy(
         *few_in_a_stratum(capped, groundwork.strata),
         *agreement(rows, others, len(groundwork.looked_at) / len(data)),
         *nothing_varies(rows[1]),
+        *moved_by_capping(rows),
         *overturned(rows[1], influence, confounded, len(data)),
     )
     return Audit(

@@ -18,6 +18,8 @@ from caliope.trajectories import Trajectories
 
 _FEW = 0.01  # of the trajectories, that may not decide the sign
 _ILL_SCALED = (0.05, 0.1)  # of a total probability of 1: a caution, an issue
+_MOVED = 0.15  # standard errors, by which capping may move the estimate
+_WIDTH = 3.92  # standard errors in a 95% interval
 _FRAGILE = 1.2  # a factor in the weights that any unrecorded reason has
 
 
@@ -124,3 +126,18 @@ def nothing_varies(gain: Estimate) -> tuple[Finding, ...]:
         "fitted values explain every outcome, as they do where a feature holds it"
     )
     return (Finding("A108", "issue", message),)
+
+
+def moved_by_capping(rows: Sequence[Estimate]) -> tuple[Finding, ...]:
+    """Capped weights that move the estimate: what they took away was not noise alone."""
+    named = {row.name: row for row in rows}
+    best, raw = named[HEADLINE], named["wdr"]
+    se = best.interval.width / _WIDTH
+    moved = best.value - raw.value
+    if not abs(moved) > _MOVED * se:
+        return ()
+    message = (
+        f"capping the weights moves the estimate by {moved:+.3g}, {abs(moved) / se:.1f} standard errors: the interval "
+        "does not know of that"
+    )
+    return (Finding("A109", "caution", message, {"moved": moved, "se": se}),)
