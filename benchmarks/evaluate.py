@@ -63,8 +63,10 @@ def main() -> int:
     command = [sys.executable, "-m", "caliope.cli", "evaluate", str(path), "--recommended", "recommended"]
     command += ["--soften", str(1 - SHARE), "--gamma", "0.99", "--out", str(path.with_suffix(".html"))]
     done = subprocess.run(command, check=False)
+    page = path.with_suffix(".html")
+    size = f" Page: {page.stat().st_size / 1e6:.1f} MB." if page.exists() else ""
     print(
-        f"\nExact value: {truth():.4f}. Exit code {done.returncode}. Log: {path.stat().st_size / 1e6:.0f} MB."
+        f"\nExact value: {truth():.4f}. Exit code {done.returncode}. Log: {path.stat().st_size / 1e6:.0f} MB.{size}"
     )
     return 0 if done.returncode in (0, 3) else 1
 

@@ -215,6 +215,10 @@ class Trajectories:
         size = min(len(self), max(2, int(len(self) * max_steps / self.n_steps)))
         return np.sort(rng.choice(len(self), size, replace=False))
 
+    def part(self, which: Int) -> Trajectories:
+        """The trajectories of these numbers, sorted; the log itself where they are all of it."""
+        return self if len(which) == len(self) else self[which]
+
     def returns(self, gamma: float = 1.0) -> Float:
         r"""Discounted return of each trajectory, :math:`G_i = \sum_t \gamma^t r_t`, (n,)."""
         check_gamma(gamma)

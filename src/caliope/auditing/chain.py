@@ -188,7 +188,7 @@ def audit_policy(
 def _other_choices(groundwork: Groundwork, target: Any, q: Any) -> Table[Universe]:
     """The multiverse, in a long log on a sample of it."""
     data, which = groundwork.data, groundwork.looked_at
-    part = data if len(which) == len(data) else data[which]
+    part = data.part(which)
     rows = data.layout.rows_of(which)
     asked = _in_rows(target, rows)
     given: dict[str, Any] = {name: replace(each, data=part) for name, each in groundwork.others.items()}

@@ -84,7 +84,7 @@ def lay_groundwork(
     with begin("checking the log"):
         findings = check_log(data)
         which = data.sampled(fit_steps, rng=seeds[0])
-        part = data if len(which) == len(data) else data[which]
+        part = data.part(which)
     fitted = {}
     for name, model in (models or candidate_models(data)).items():
         with begin(f"fitting behaviour models: {name}"):
@@ -99,15 +99,16 @@ def lay_groundwork(
     with begin("predicting practice"):
         chosen = fitted[comparison.recommended].everywhere(data)
     looked_at = data.sampled(LOOKED_AT, rng=np.random.default_rng(rng))
-    some = data if len(looked_at) == len(data) else data[looked_at]
+    some = data.part(looked_at)
+    practice = replace(chosen, probabilities=chosen.probabilities[data.layout.rows_of(looked_at)], data=some)
     with begin("placebo"):
         family, second = keep("second model", lambda: second_model(comparison, fitted, part, rng=rng))
         against = challenged(family, second, fitted[comparison.recommended])
-        placebo = run_placebo(some, second, chosen.everywhere(some), gamma=gamma, family=family, rng=seeds[2])
+        placebo = run_placebo(some, second, practice, gamma=gamma, family=family, rng=seeds[2])
     with begin("fitting other models"):
         others = keep(
             "other models",
-            lambda: other_behaviours(fitted, comparison.recommended, some, seed=rng),
+            lambda: other_behaviours(fitted, comparison.recommended, practice, seed=rng),
         )
     about = () if known is None else propensities(data, known, chosen)
     aside = (*placebo.findings, *against)

@@ -45,9 +45,7 @@ def challenged(name: str, second: FittedBehaviour, chosen: FittedBehaviour) -> t
     if name != CHALLENGER:
         return ()  # the best of several has been chosen
     data = second.data
-    gain = data.layout.sum_steps(_log_of(second, data) - _log_of(chosen, data))
-    mean = float(gain.sum() / data.n_steps)
-    se = float(np.sqrt(((gain - mean * data.lengths) ** 2).sum()) / data.n_steps)
+    mean, se = mean_of_steps(data, _log_of(second, data) - _log_of(chosen, data))
     if not (mean > _BETTER[0] and mean > 3 * se):
         return ()
     message = (
@@ -56,6 +54,13 @@ def challenged(name: str, second: FittedBehaviour, chosen: FittedBehaviour) -> t
     )
     level: Level = "issue" if mean > _BETTER[1] else "caution"
     return (Finding("P103", level, message, {"gain": mean, "se": se}),)
+
+
+def mean_of_steps(data: Trajectories, values: Float) -> tuple[float, float]:
+    """Mean over all steps, and its standard error by trajectory."""
+    total = data.layout.sum_steps(values)
+    mean = float(total.sum() / data.n_steps)
+    return mean, float(np.sqrt(((total - mean * data.lengths) ** 2).sum()) / data.n_steps)
 
 
 def _log_of(behaviour: FittedBehaviour, data: Trajectories) -> Float:

@@ -24,7 +24,7 @@ def values_on(
 
     Cross-fitted on the trajectories ``which``; the others, which no model has seen, take turns with the models.
     """
-    part = data if len(which) == len(data) else data[which]
+    part = data.part(which)
     # On one thread: several sum the trees in whatever order they end, and the next round splits elsewhere for the last
     # digit. For the same reason probabilities that a forest may have summed are rounded.
     given = _trees(data, rng) if regressor is None else regressor

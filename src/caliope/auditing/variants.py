@@ -15,24 +15,25 @@ from caliope.behaviour.recalibration import Recalibrated
 from caliope.behaviour.recognition import places_in
 from caliope.policies import action_probabilities
 from caliope.ragged import read_only
-from caliope.trajectories import Trajectories
 
 _TIMES = (0.5, 2.0)  # as many neighbours
 
 
 def other_behaviours(
-    fitted: Mapping[str, FittedBehaviour], chosen: str, data: Trajectories, *, seed: int
+    fitted: Mapping[str, FittedBehaviour], chosen: str, practice: FittedBehaviour, *, seed: int
 ) -> dict[str, FittedBehaviour]:
     """The candidates, neighbours with half and twice their k, and the chosen model with a temperature and same-data.
 
-    Each with its probabilities in ``data``, of which a part may be what they were fitted on.
+    Each with its probabilities in the log of ``practice``, which is the chosen one there; a part of that log may be
+    what they were fitted on.
     """
-    found = {name: each.everywhere(data) for name, each in fitted.items()}
+    data = practice.data
+    found = {name: practice if name == chosen else each.everywhere(data) for name, each in fitted.items()}
     for name, each in fitted.items():
         for k in _other_k(each.model, len(each.data)):
             found[f"{name}, k = {k}"] = _with_k(each, k, seed).everywhere(data)
-    found[f"{chosen}, temperature"] = _with_temperature(fitted[chosen], found[chosen])
-    found[f"{chosen}, same data"] = _on_its_own_log(fitted[chosen], found[chosen])
+    found[f"{chosen}, temperature"] = _with_temperature(fitted[chosen], practice)
+    found[f"{chosen}, same data"] = _on_its_own_log(fitted[chosen], practice)
     return found
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy import special
 
 from caliope.auditing.influence import Influence
 from caliope.auditing.multiverse import SHRUNK, Universe
 from caliope.auditing.panel import HEADLINE, PRACTICE
+from caliope.auditing.second import mean_of_steps
 from caliope.behaviour import FittedBehaviour
 from caliope.confounding import Breakdown
 from caliope.ragged import Float
@@ -19,7 +21,6 @@ from caliope.trajectories import Trajectories
 _FEW = 0.01  # of the trajectories, that may not decide the sign
 _ILL_SCALED = (0.05, 0.1)  # of a total probability of 1: a caution, an issue
 _MOVED = 0.15  # standard errors, by which capping may move the estimate
-_WIDTH = 3.92  # standard errors in a 95% interval
 _FRAGILE = 1.2  # a factor in the weights that any unrecorded reason has
 
 
@@ -84,9 +85,7 @@ def propensities(data: Trajectories, logged: Float, fitted: FittedBehaviour) -> 
         return (finding,)
     with np.errstate(divide="ignore"):
         gain = np.log(logged) - np.log(model)
-    by_trajectory = data.layout.sum_steps(gain)
-    mean = float(by_trajectory.sum() / data.n_steps)
-    se = float(np.sqrt(((by_trajectory - mean * data.lengths) ** 2).sum()) / data.n_steps)
+    mean, se = mean_of_steps(data, gain)
     message = f"logged probabilities beat the fitted ones by {mean:.3f} nats a step (standard error {se:.3f})"
     if mean >= -2 * se:
         return (Finding("A105", "note", message, {"gain": mean, "se": se}),)
@@ -132,7 +131,7 @@ def moved_by_capping(rows: Sequence[Estimate]) -> tuple[Finding, ...]:
     """Capped weights that move the estimate: what they took away was not noise alone."""
     named = {row.name: row for row in rows}
     best, raw = named[HEADLINE], named["wdr"]
-    se = best.interval.width / _WIDTH
+    se = best.interval.width / (2 * float(special.ndtri((1 + best.interval.level) / 2)))
     moved = best.value - raw.value
     if not abs(moved) > _MOVED * se:
         return ()

@@ -346,7 +346,7 @@ class _Study:
 def _part_of(data: Trajectories, max_steps: int, rng: np.random.Generator) -> tuple[Trajectories, Int]:
     """Whole trajectories with about ``max_steps`` steps, and the rows that they had."""
     which = data.sampled(max_steps, rng=rng)
-    return data if len(which) == len(data) else data[which], data.layout.rows_of(which)
+    return data.part(which), data.layout.rows_of(which)
 
 
 def _on(name: str, model: Any, log: Trajectories, kept: Int, data: Trajectories) -> Float:

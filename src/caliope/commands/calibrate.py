@@ -49,7 +49,7 @@ def _calibrate(log: str, given: dict[str, Any], *, quiet: bool) -> Any:
         data = read.data
         on_log = check_log(data)
         which = data.sampled(study.fit_steps, rng=np.random.default_rng(study.seed))
-        part = data if len(which) == len(data) else data[which]
+        part = data.part(which)
         models = models_named(study.models, data, seed=study.seed) or candidate_models(
             data, random_state=study.seed
         )

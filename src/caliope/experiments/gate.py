@@ -20,10 +20,10 @@ from sklearn.preprocessing import StandardScaler
 
 from caliope.auditing import Audit, Groundwork, audit_policy, lay_groundwork
 from caliope.auditing.candidates import candidate_models
+from caliope.auditing.chain import LOGGED as TRUTH
 from caliope.domains.random_mdp import Problem
 from caliope.experiments.arenas import Arena, Question, arena, of_problem
 from caliope.experiments.arenas import problem as problem_named
-from caliope.experiments.gate_report import LOGGED as TRUTH
 from caliope.experiments.gate_report import figure as figure
 from caliope.experiments.gate_report import report as report
 from caliope.experiments.runs import Unit, seed_of
@@ -88,12 +88,8 @@ def one_log(domain: str, overlap: str, n: int, seed: int, models: list[str], n_d
         groundwork = _groundwork(name, data, where, seed)
         for question in where.questions:
             for stated, target in _statements(question, data, name).items():
-                seen = _audited(
-                    groundwork,
-                    target,
-                    n_draws,
-                    _Memory(kept, question.name + (f"{stated} {name}" if stated else "")),
-                )
+                keep = _Memory(kept, question.name + (f"{stated} {name}" if stated else ""))
+                seen = audit_policy(groundwork, target, n_draws=n_draws, keep=keep)
                 found[f"{name} | {question.name}{stated}"] = {"value": question.value, "rows": _rows(seen)}
     return {"name": where.name, "worth": where.worth, "scenarios": found}
 
@@ -161,10 +157,6 @@ class _Memory:
         if self.what not in self.kept:
             self.kept[self.what] = make()
         return self.kept[self.what]
-
-
-def _audited(groundwork: Groundwork, target: Any, n_draws: int, keep: _Memory) -> Audit:
-    return audit_policy(groundwork, target, n_draws=n_draws, keep=keep)
 
 
 def _rows(found: Audit) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from caliope.auditing.chain import LOGGED
 from caliope.auditing.panel import GAIN, HEADLINE, PRACTICE
 from caliope.experiments.reports import Report, ReportTable
 
@@ -25,7 +26,6 @@ SCENARIOS = "Every scenario"
 COVERED, REFUSED = 0.93, 0.95  # of the intervals marked trust; of the scenarios that cover under BROKEN
 BROKEN, GOOD = 0.8, 0.9  # coverage of a scenario
 VALUE, FITTED, DIFFERENCE, OTHERS = "value", "value, fitted", "difference from practice", "other estimators"
-LOGGED = "logged probabilities"
 
 
 @dataclass(frozen=True)
