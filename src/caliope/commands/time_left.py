@@ -8,17 +8,17 @@ from pathlib import Path
 _SHARES = {
     "reading the log": 2,
     "checking the log": 1,
-    "fitting behaviour models": 38,
-    "comparing them": 17,
-    "predicting practice": 5,
-    "placebo": 10,
-    "fitting other models": 14,
-    "fitting values": 4,
+    "fitting behaviour models": 36,
+    "comparing them": 16,
+    "predicting practice": 1,
+    "placebo": 15,
+    "fitting other models": 7,
+    "fitting values": 3,
     "gathering evidence": 1,
     "estimating": 1,
-    "other choices": 3,
+    "other choices": 14,
     "what would overturn it": 1,
-    "writing the report": 3,
+    "writing the report": 2,
 }
 _LARGE = 50_000_000  # bytes of a log whose size, and not the fits, decides how long it takes
 _TOO_EARLY = 20  # per cent: what was done until then says little about the rest
@@ -27,8 +27,8 @@ _TOO_EARLY = 20  # per cent: what was done until then says little about the rest
 def time_left(stage: str, elapsed: float) -> str:
     """In words, when a stage begins; empty as long as nobody can tell.
 
-    >>> time_left("predicting practice", 58.0), time_left("checking the log", 1.0)
-    ('about 42 s left', '')
+    >>> time_left("predicting practice", 55.0), time_left("checking the log", 1.0)
+    ('about 45 s left', '')
     """
     group = stage.partition(":")[0]
     if group not in _SHARES:
