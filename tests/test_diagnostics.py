@@ -137,6 +137,12 @@ def test_a_mean_weight_that_is_clearly_not_one_is_reported_inside_the_limits_too
     assert codes(cal.wis, weighted(rng.uniform(1.0, 1.3, size=2000)))["D102"] == "caution"  # 1.15, z of 77
 
 
+@pytest.mark.parametrize(("n", "level"), [(200, None), (300, "caution")])
+def test_a_mean_weight_two_standard_errors_from_one_is_a_caution(n, level):
+    # Half of the weights 0.1, half 1.7: mean 0.9, deviation 0.8, so 0.1 / (0.8 / sqrt(n)) is 1.77 and 2.17.
+    assert codes(cal.wis, weighted(np.tile([0.1, 1.7], n // 2))).get("D102") == level
+
+
 def test_cut_off_trajectories_are_an_issue_where_they_count_as_ended():
     e = replace(weighted(np.ones(300)), terminated=np.arange(300) % 2 == 0)
     assert codes(cal.wis, e)["D110"] == "issue"
