@@ -81,7 +81,7 @@ def units(config: Config) -> list[Unit]:
 def one_log(domain: str, overlap: str, n: int, seed: int, models: list[str], n_draws: int) -> dict[str, Any]:
     """Log once, and audit every new policy with every model of practice."""
     where = place(domain, overlap)
-    data = where.simulate(n, seed_of("the gate", domain, overlap, n, seed))
+    data = where.simulate(n, seed_of(NAME, domain, overlap, n, seed))
     kept: dict[str, Any] = {}
     found: dict[str, Any] = {}
     for name in models:
