@@ -73,10 +73,17 @@ def _rows_copied(frame: pl.DataFrame, rng: Rng) -> pl.DataFrame:
 
 def _episode_copied(frame: pl.DataFrame, rng: Rng) -> pl.DataFrame:
     """Half of the patients again, under other ids."""
-    if not frame["patient"].dtype.is_integer():
+    if frame["patient"].dtype in (pl.String, pl.Categorical):
+        frame, other = frame.cast({"patient": pl.String}), pl.lit("again ") + pl.col("patient")
+    elif frame["patient"].dtype.is_numeric():
+        other = pl.col("patient") + 1_000_000
+    elif frame["patient"].dtype.is_temporal():
+        other = pl.col("patient") + pl.duration(days=1_000_000)
+    else:
         return frame
-    again = frame.filter(pl.col("patient") <= frame["patient"].median())
-    return pl.concat([frame, again.with_columns(pl.col("patient") + 1_000_000)], how="vertical_relaxed")
+    patients = frame["patient"].unique(maintain_order=True)
+    again = frame.filter(pl.col("patient").is_in(patients.head(len(patients) // 2 + 1).implode()))
+    return pl.concat([frame, again.with_columns(other.alias("patient"))], how="vertical_relaxed")
 
 
 def _first_episodes(count: int) -> Callable[[pl.DataFrame, Rng], pl.DataFrame]:
