@@ -8,7 +8,7 @@ import pytest
 from caliope.domains import icu_sepsis
 from caliope.experiments import progress, table3, table3_report
 from caliope.experiments.arenas import ARENAS, arena
-from caliope.experiments.pipelines import DEFAULT, MEAN, PAPER, RELATIVE, TRUE, Pipeline
+from caliope.experiments.pipelines import ADVISED, DEFAULT, MEAN, PAPER, RELATIVE, TRUE, Pipeline
 from caliope.experiments.runs import run_units, seed_of
 from caliope.experiments.table3_report import Cell, jackknife, relative_error
 
@@ -127,7 +127,14 @@ def test_who_wins_where_it_is_chosen_is_reported_elsewhere():
     assert row["to the true policy's, reporting"] == pytest.approx(30.0)
     said = report.findings[-1]
     assert "prefer neighbours, shrunk, cross, raw, WIS: 0.20 of the paper's error there, 3.00" in said
-    assert "is number 2 of 4 with 0.30, and 0.20" in said  # the true policy cannot be chosen
+    assert "is number 2 of 5 with 0.30, and 0.20" in said  # the true policy cannot be chosen
+
+
+def test_advised_is_the_relative_form_where_there_is_one():
+    (found,) = table3_report.cells(MADE, results_of(ERRORS))
+    assert found.errors[ADVISED] == pytest.approx(found.errors[DEFAULT])
+    (found,) = table3_report.cells(MADE, results_of(ERRORS | {RELATIVE: (0.05, -0.07)}))
+    assert found.errors[ADVISED] == pytest.approx([0.05, -0.07])
 
 
 def test_targets_are_met_or_not():

@@ -117,7 +117,9 @@ def mean_weight(estimator: Estimator, e: Evidence) -> Finding | None:
         "behaviour probabilities are off, or this log has too few, or too many, of the trajectories that the target "
         "would produce"
     )
-    return Finding("D102", "issue" if not 0.5 <= mean <= 2 else "caution", message, {"mean": mean, "se": error})
+    return Finding(
+        "D102", "issue" if not 0.5 <= mean <= 2 else "caution", message, {"mean": mean, "se": error}
+    )
 
 
 def heavy_tail(estimator: Estimator, e: Evidence) -> Finding | None:

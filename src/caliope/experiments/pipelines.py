@@ -73,6 +73,7 @@ class Pipeline:
 PAPER = Pipeline("neighbours", "shrunk", "held out", "raw", "PHWIS")
 DEFAULT = Pipeline("default", "own", "cross", "raw", "clipped WDR")
 RELATIVE = replace(DEFAULT, ratios="relative")
+ADVISED = replace(DEFAULT, ratios="relative where it can be")
 TRUE = Pipeline("truth", "-", "known", "raw", "clipped WDR")
 TRUE_WEIGHTS = replace(TRUE, estimator="clipped WIS")
 MEAN = Pipeline("-", "-", "-", "-", "mean")
