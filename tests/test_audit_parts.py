@@ -230,11 +230,22 @@ def test_a_wrong_question_is_refused_before_anything_is_fitted(log, what):
     told = []
     asked = {"target": EARLIER, "models": MODELS, "rng": 0, "progress": told.append} | given
     if "logged" in given:
-        asked["logged"] = np.full(log.n_steps, given["logged"])
+        given = {"logged": np.full(log.n_steps, given["logged"])}
+        asked |= given
     with pytest.raises((ValueError, TypeError), match=said) as error:
         audit(log, asked.pop("target"), asked.pop("models"), **asked)
     assert "\n" not in str(error.value)
     assert told == []
+    of_the_policy = {"target", "n_draws"} & set(given)
+    if not of_the_policy:
+        with pytest.raises((ValueError, TypeError), match=said):
+            lay_groundwork(log, **{"models": MODELS, "rng": 0} | given, progress=told.append)
+        assert told == []
+
+
+def test_too_few_draws_are_refused_for_one_policy_too(groundwork):
+    with pytest.raises(ValueError, match="n_draws must be a whole number from 1"):
+        audit_policy(groundwork, EARLIER, n_draws=0)
 
 
 # -- kept on disk --

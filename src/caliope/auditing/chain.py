@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caliope.auditing.checking import (
-    check_data,
-    check_logged,
-    check_settings,
-    check_strata,
-    check_target,
-)
+from caliope.auditing.checking import check_groundwork, check_policy
 from caliope.auditing.effective import few_at_a_step, few_in_a_stratum
 from caliope.auditing.groundwork import Groundwork, lay_groundwork
 from caliope.auditing.influence import most_influential
@@ -33,7 +27,7 @@ from caliope.gathering import gather, target_probabilities
 from caliope.policies import MixWithPractice, Relative
 from caliope.ragged import Int
 from caliope.results import Estimate, Finding, Table
-from caliope.trajectories import Trajectories, check_gamma
+from caliope.trajectories import Trajectories
 from caliope.transforms import clip_weights
 from caliope.uncertainty import difference
 
@@ -92,13 +86,7 @@ def audit(
     work : path, optional
         A folder of your own that keeps the fits: an audit that was stopped, called again, goes on where it was.
     """
-    check_data(data)
-    check_settings(models, level=level, n_draws=n_draws, fit_steps=fit_steps, rng=rng)
-    check_gamma(gamma)
-    check_logged(data, logged)
-    check_strata(data, by)
-    check_target(data, target, logged)
-    settings = {
+    settings: dict[str, Any] = {
         "gamma": gamma,
         "logged": logged,
         "by": by,
@@ -106,22 +94,13 @@ def audit(
         "fit_steps": fit_steps,
         "rng": rng,
     }
+    check_groundwork(data, models, **settings)
+    check_policy(data, target, logged=logged, n_draws=n_draws)
     keep: Keep = forget
     if work is not None:
         keep = Keeping.of(work, fingerprint_of(data, models, settings))
         keep.for_policy(None, regressor)  # told now if it cannot be kept, and not after the fits
-    groundwork = lay_groundwork(
-        data,
-        models,
-        gamma=gamma,
-        logged=logged,
-        by=by,
-        level=level,
-        fit_steps=fit_steps,
-        rng=int(rng),
-        progress=progress,
-        keep=keep,
-    )
+    groundwork = lay_groundwork(data, models, **settings, progress=progress, keep=keep)
     return audit_policy(
         groundwork, target, regressor=regressor, n_draws=n_draws, progress=progress, keep=keep
     )
@@ -138,7 +117,7 @@ def audit_policy(
 ) -> Audit:
     """The second half of an audit, for one policy; what is known of the log is shared by all of them."""
     data, chosen, gamma, rng = groundwork.data, groundwork.chosen, groundwork.gamma, groundwork.seed
-    check_target(data, target, groundwork.logged)
+    check_policy(data, target, logged=groundwork.logged, n_draws=n_draws)
     begin = Stages(progress)
     with begin("fitting values"):
         wanted = target_probabilities(data, target, chosen)

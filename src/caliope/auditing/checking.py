@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from caliope.gathering import OnLog, target_probabilities
 from caliope.policies import MixWithPractice, Relative
 from caliope.ragged import Float
-from caliope.trajectories import Trajectories
+from caliope.trajectories import Trajectories, check_gamma
 from caliope.uncertainty import check_level
 
 _LARGEST_SEED = 2**32 - 1  # that scikit-learn takes
@@ -23,17 +23,28 @@ def check_data(data: Any) -> None:
         raise TypeError(f"data must be Trajectories (see read_table), got {type(data).__name__}.")
 
 
-def check_settings(models: Any, *, level: float, n_draws: int, fit_steps: int, rng: Any) -> None:
-    """Raise unless the models are named and unfitted ones, and the numbers are such as can be worked with."""
+def check_groundwork(
+    data: Any, models: Any, *, gamma: float, logged: Any, by: Any, level: float, fit_steps: Any, rng: Any
+) -> Float | None:
+    """Raise unless practice can be learnt from this log, with these settings; the logged probabilities as numbers."""
+    check_data(data)
     check_models(models)
+    check_gamma(gamma)
     check_level(level)
-    _check_whole("n_draws", n_draws, 1, "resamples of the log")
-    _check_whole("fit_steps", fit_steps, 100, "decisions to fit on")
+    check_whole("fit_steps", fit_steps, 100, "decisions to fit on")
     if not _whole(rng) or not 0 <= rng <= _LARGEST_SEED:
         raise TypeError(
             f"rng must be a seed, a whole number from 0 to {_LARGEST_SEED}, so that the same one gives the same audit; "
             f"got {_shown(rng)}."
         )
+    check_strata(data, by)
+    return check_logged(data, logged)
+
+
+def check_policy(data: Trajectories, target: Any, *, logged: Any, n_draws: Any) -> None:
+    """Raise unless this target can be asked about, with so many resamples."""
+    check_whole("n_draws", n_draws, 1, "resamples of the log")
+    check_target(data, target, logged)
 
 
 def check_models(models: Any) -> None:
@@ -106,7 +117,8 @@ def _whole(x: Any) -> bool:
     return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
-def _check_whole(name: str, x: Any, low: int, what: str) -> None:
+def check_whole(name: str, x: Any, low: int, what: str) -> None:
+    """Raise unless x is a whole number, and not below ``low``."""
     if not _whole(x) or x < low:
         raise ValueError(f"{name} must be a whole number from {low} ({what}), got {_shown(x)}.")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caliope.auditing.candidates import candidate_models
-from caliope.auditing.checking import check_data, check_logged
+from caliope.auditing.checking import check_groundwork
 from caliope.auditing.keeping import Keep, forget
 from caliope.auditing.log_checks import check_log
 from caliope.auditing.placebo import Placebo, run_placebo
@@ -23,7 +23,7 @@ from caliope.behaviour import FittedBehaviour, fit_behaviour
 from caliope.calibration import Comparison, compare_policies
 from caliope.ragged import Float, Int
 from caliope.results import Finding
-from caliope.trajectories import Trajectories, check_gamma
+from caliope.trajectories import Trajectories
 
 LOOKED_AT = (
     50_000  # steps of whole trajectories, on which the placebo and other choices are tried in a longer log
@@ -78,18 +78,16 @@ def lay_groundwork(
     With the result several policies can be audited on one log, each by :func:`~caliope.auditing.audit_policy`. For
     the parameters see :func:`~caliope.auditing.audit`.
     """
-    known = _check(data, gamma, logged)
-    begin = Stages(progress)
+    known = check_groundwork(
+        data, models, gamma=gamma, logged=logged, by=by, level=level, fit_steps=fit_steps, rng=rng
+    )
+    rng, begin = int(rng), Stages(progress)
     seeds = [np.random.default_rng(child) for child in np.random.SeedSequence(rng).spawn(3)]
     with begin("checking the log"):
         findings = check_log(data)
         which = data.sampled(fit_steps, rng=seeds[0])
         part = data.part(which)
-    fitted = {}
-    for name, model in (models or candidate_models(data)).items():
-        with begin(f"fitting behaviour models: {name}"):
-            fit = partial(fit_behaviour, model, part, mode="cross", rng=rng)
-            fitted[name] = replace(keep(f"behaviour {name}", fit), data=part)  # as kept, it has a copy
+    fitted = _fitted(models or candidate_models(data), part, begin, keep, rng)
     with begin("comparing them"):
         comparison = keep(
             "comparison", lambda: compare_policies(fitted, data, by=by, level=level, rng=seeds[1])
@@ -133,7 +131,12 @@ def lay_groundwork(
     )
 
 
-def _check(data: Any, gamma: float, logged: ArrayLike | None) -> Float | None:
-    check_data(data)
-    check_gamma(gamma)
-    return check_logged(data, logged)
+def _fitted(
+    models: Mapping[str, Any], part: Trajectories, begin: Stages, keep: Keep, rng: int
+) -> dict[str, FittedBehaviour]:
+    fitted = {}
+    for name, model in models.items():
+        with begin(f"fitting behaviour models: {name}"):
+            fit = partial(fit_behaviour, model, part, mode="cross", rng=rng)
+            fitted[name] = replace(keep(f"behaviour {name}", fit), data=part)  # as kept, it has a copy
+    return fitted

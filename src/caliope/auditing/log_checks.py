@@ -48,14 +48,11 @@ def _leak(data: Trajectories) -> Finding | None:
     if np.bincount(actions).max() > _COMMON * len(actions):
         return None
     told = [told_by(column, actions, owner, data.n_actions) for column in data.states[rows].T]
-    worst = int(np.argmax(told))
-    if told[worst] < _GIVEN_AWAY:
-        return None
     message = (
-        f"the feature {data.feature_names[worst]!r} alone tells {told[worst]:.1%} of the actions: it was recorded "
-        "after the decision, or is the decision; leave it out of the state"
+        "the feature {feature!r} alone tells {told:.1%} of the actions: it was recorded after the decision, or is the "
+        "decision; leave it out of the state"
     )
-    return Finding("L102", "issue", message, {"told": told[worst], "column": worst})
+    return _given_away("L102", told, data, message)
 
 
 def told_by(feature: Float, actions: Int, owner: Int, n_actions: int) -> float:
@@ -82,14 +79,20 @@ def _outcome_known(data: Trajectories) -> Finding | None:
         return None
     episodes = np.arange(len(data))
     told = [told_by(x, kind, episodes, int(kind.max()) + 1) for x in data.states[data.layout.first].T]
+    message = (
+        "the feature {feature!r} alone tells at the first decision how {told:.1%} of the episodes end: it was recorded "
+        "afterwards, or is the outcome; leave it out of the state"
+    )
+    return _given_away("L106", told, data, message)
+
+
+def _given_away(code: str, told: list[float], data: Trajectories, message: str) -> Finding | None:
+    """An issue with the feature that tells most, if that is nearly all."""
     worst = int(np.argmax(told))
     if told[worst] < _GIVEN_AWAY:
         return None
-    message = (
-        f"the feature {data.feature_names[worst]!r} alone tells at the first decision how {told[worst]:.1%} of the "
-        "episodes end: it was recorded afterwards, or is the outcome; leave it out of the state"
-    )
-    return Finding("L106", "issue", message, {"told": told[worst], "column": worst})
+    message = message.format(feature=data.feature_names[worst], told=told[worst])
+    return Finding(code, "issue", message, {"told": told[worst], "column": worst})
 
 
 def _no_outcome(data: Trajectories) -> Finding | None:
