@@ -15,7 +15,7 @@ __version__ = "0.1.0.dev0"
 _NAMES = {
     # what was logged
     "caliope.trajectories": "Trajectories",
-    "caliope.io": "read_table",
+    "caliope.io": "read_d3rlpy read_minari read_obp read_table",
     # who acts: any fitted classifier, or one of these; mix and tilt state a change to practice
     "caliope.policies": (
         "GreedyPolicy Policy SupportError TabularPolicy UniformPolicy action_probabilities mix practice tilt"
@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     )
     from caliope.evidence import Evidence
     from caliope.gathering import ActionValues, gather, target_probabilities
-    from caliope.io import read_table
+    from caliope.io import read_d3rlpy, read_minari, read_obp, read_table
     from caliope.policies import (
         GreedyPolicy,
         Policy,
@@ -230,6 +230,9 @@ __all__ = [
     "phwis",
     "practice",
     "present_columns",
+    "read_d3rlpy",
+    "read_minari",
+    "read_obp",
     "read_table",
     "recalibrate",
     "resampled_mse",
