@@ -22,6 +22,15 @@ def test_every_make_target_that_the_readme_names_exists():
     assert named <= targets
 
 
+def test_the_example_of_the_shop_tells_the_audit_and_the_truth():
+    found = subprocess.run(
+        [sys.executable, ROOT / "examples" / "shop.py", "400"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith("Verdict: ")
+    assert found.stdout.endswith("0.329 now, 0.324 with fewer discounts.\n")
+    assert found.stderr == ""
+
+
 def test_the_true_values_in_the_readme_are_those_of_the_simulator():
     text = " ".join(README.split())
     truth, now = re.search(
