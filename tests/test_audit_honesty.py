@@ -98,6 +98,25 @@ def test_a_difference_from_returns_that_were_cut_off_is_not_trusted():
     assert "D110" in codes(found.gain.findings, "issue")
 
 
+def test_values_past_a_time_limit_are_not_trusted():
+    # Rewards of 1 on average whatever is done: the difference is 0. Without an end the values go on adding.
+    rng = np.random.default_rng(0)
+    n, steps = 300, 10
+    states = rng.normal(size=(n * steps, 1))
+    actions = (rng.random(n * steps) < 1 / (1 + np.exp(-0.3 * states[:, 0]))).astype(int)
+    rewards = 1 + 5 * rng.normal(size=n * steps)
+    offsets = np.arange(0, n * steps + 1, steps)
+    more = cal.tilt(cal.practice, [1.0, 1.2])
+    model = {"logistic": LogisticRegression()}
+    stopped = cal.Trajectories(states, actions, rewards, offsets, terminated=np.zeros(n, dtype=bool))
+    found = audit(stopped, more, model, n_draws=100, rng=0)
+    assert found.verdict == "do not trust"
+    assert "D112" in codes(found.findings, "issue")
+    ended = audit(cal.Trajectories(states, actions, rewards, offsets), more, model, n_draws=200, rng=0)
+    assert ended.verdict == "trust"
+    assert ended.gain.interval.low < 0 < ended.gain.interval.high
+
+
 def test_a_placebo_that_is_missed_by_little_is_no_issue():
     data, p = bandit(4000, 3)
     right = np.column_stack([1 - p, p])

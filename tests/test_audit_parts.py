@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.svm import LinearSVC
 
 import caliope as cal
 from caliope.auditing import audit, audit_policy, check_log, lay_groundwork
@@ -203,8 +204,8 @@ WRONG = {
     "a generator": ({"rng": np.random.default_rng(0)}, "rng must be a seed"),
     "a negative seed": ({"rng": -1}, "rng must be a seed"),
     "a level in per cent": ({"level": 95}, "level must lie between 0 and 1"),
-    "no draws": ({"n_draws": 0}, "n_draws must be a whole number from 1"),
-    "half a draw": ({"n_draws": 0.5}, "n_draws must be a whole number from 1"),
+    "no draws": ({"n_draws": 0}, "n_draws must be a whole number from 20"),
+    "half a draw": ({"n_draws": 0.5}, "n_draws must be a whole number from 20"),
     "nothing to fit on": ({"fit_steps": 0}, "fit_steps must be a whole number from 100"),
     "few strata": ({"by": [1, 2]}, "by must hold a stratum for each of the"),
     "a short target": (
@@ -219,6 +220,14 @@ WRONG = {
     ),
     "logged above one": ({"logged": 2.0}, r"must lie in \(0, 1\].*first: 2 in trajectory"),
     "logged zeros": ({"logged": 0.0}, r"must lie in \(0, 1\]"),
+    "a name for what was logged": ({"logged": "pscore"}, "logged must hold a probability for each step"),
+    "a tilt of too few": ({"target": cal.tilt(cal.practice, [1.0, 2.0])}, "weights of a tilt"),
+    "a class for a target": ({"target": cal.UniformPolicy}, "UniformPolicy is a class"),
+    "a number for a name": ({"models": {1: LogisticRegression()}}, "models must be named by words"),
+    "no probabilities": ({"models": {"svm": LinearSVC()}}, "with predict_proba"),
+    "a gamma in words": ({"gamma": "0.9"}, "gamma must lie"),
+    "no level": ({"level": None}, "level must lie"),
+    "a class for a regressor": ({"regressor": LinearRegression}, "regressor must be an unfitted one"),
     "nothing logged": ({"logged": np.nan}, r"must lie in \(0, 1\]"),
     "a discount of two": ({"gamma": 2}, "gamma must"),
 }
@@ -229,22 +238,38 @@ def test_a_wrong_question_is_refused_before_anything_is_fitted(log, what):
     given, said = WRONG[what]
     told = []
     asked = {"target": EARLIER, "models": MODELS, "rng": 0, "progress": told.append} | given
-    if "logged" in given:
+    if "logged" in given and not isinstance(given["logged"], str):
         given = {"logged": np.full(log.n_steps, given["logged"])}
         asked |= given
     with pytest.raises((ValueError, TypeError), match=said) as error:
         audit(log, asked.pop("target"), asked.pop("models"), **asked)
     assert "\n" not in str(error.value)
     assert told == []
-    of_the_policy = {"target", "n_draws"} & set(given)
+    of_the_policy = {"target", "n_draws", "regressor"} & set(given)
     if not of_the_policy:
         with pytest.raises((ValueError, TypeError), match=said):
             lay_groundwork(log, **{"models": MODELS, "rng": 0} | given, progress=told.append)
         assert told == []
 
 
+def test_what_was_logged_is_copied_and_has_no_mask(log):
+    given = log["behaviour"].copy()
+    ground = lay_groundwork(log, MODELS, logged=given, rng=0)
+    given[:] = 0.5
+    assert ground.logged == pytest.approx(log["behaviour"])
+    with pytest.raises(ValueError, match="logged has masked entries"):
+        lay_groundwork(log, MODELS, logged=np.ma.masked_less(log["behaviour"], 0.3), rng=0)
+
+
+def test_a_log_is_no_groundwork(log):
+    with pytest.raises(
+        TypeError, match=r"must come from lay_groundwork\(data, rng=\.\.\.\), got Trajectories"
+    ):
+        audit_policy(log, EARLIER)
+
+
 def test_too_few_draws_are_refused_for_one_policy_too(groundwork):
-    with pytest.raises(ValueError, match="n_draws must be a whole number from 1"):
+    with pytest.raises(ValueError, match="n_draws must be a whole number from 20"):
         audit_policy(groundwork, EARLIER, n_draws=0)
 
 

@@ -153,6 +153,27 @@ def test_cut_off_trajectories_are_an_issue_where_they_count_as_ended():
     assert "D110" not in codes(cal.wdr, valued)
 
 
+@pytest.mark.parametrize(
+    ("gamma", "cut", "level"),
+    [(1.0, 150, "issue"), (1.0, 6, "caution"), (0.05, 150, "caution"), (1.0, 0, None)],
+)
+def test_what_came_after_a_cut_is_an_issue_where_much_of_the_discount_is_left(gamma, cut, level):
+    # One step each, equal weights: gamma * cut / 300 is 0.5, 0.02, 0.025 and 0, against a limit of 0.05.
+    e = replace(weighted(np.ones(300)), terminated=np.arange(300) >= cut, gamma=gamma)
+    valued = replace(e, q=np.zeros(300), v=np.zeros(300))
+    for estimator in (cal.wdr, cal.dr, cal.dm, cal.difference(cal.wdr)):
+        assert codes(estimator, valued).get("D112") == level
+    assert "D112" not in codes(cal.wis, valued)
+
+
+def test_a_mean_weight_that_was_capped_is_said_to_be():
+    e = cal.clip_weights(weighted(np.where(np.arange(300) % 10 == 0, 9.1, 0.1)), at=2.0)
+    # Nine of ten 0.1, one 9.1: mean 1; capped at 2: 0.29, 71% less.
+    (found,) = [f for f in diagnostics.examine(cal.wis, e) if f.code == "D102"]
+    assert "is 0.29 with a standard error" in found.message
+    assert "71.0% of it was removed, the behaviour probabilities are off" in found.message
+
+
 def test_rare_outcomes_are_cautioned():
     returns = np.zeros(400)
     returns[:3] = 1.0

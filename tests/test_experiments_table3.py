@@ -127,7 +127,7 @@ def test_who_wins_where_it_is_chosen_is_reported_elsewhere():
     assert row["to the true policy's, reporting"] == pytest.approx(30.0)
     said = report.findings[-1]
     assert "prefer neighbours, shrunk, cross, raw, WIS: 0.20 of the paper's error there, 3.00" in said
-    assert "is number 2 of 5 with 0.30, and 0.20" in said  # the true policy cannot be chosen
+    assert "is number 2 of 4 with 0.30, and 0.20" in said  # the true policy cannot be chosen
 
 
 def test_advised_is_the_relative_form_where_there_is_one():

@@ -52,7 +52,7 @@ def make_minari(tmp_path, monkeypatch):
         ]
         box = observation_space or spaces.Box(0, 1, (2,), np.float32)
         minari.create_dataset_from_buffers(
-            "made/up-v0", buffers, action_space=action_space, observation_space=box, data_format="arrow"
+            "made/up-v0", buffers, action_space=action_space, observation_space=box
         )
         return minari.load_dataset("made/up-v0")
 
@@ -66,6 +66,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:minari", "ignore:.*
 def test_minari_with_the_space_of_actions(make_minari):
     dataset = make_minari(ACTED, make_minari.spaces.Discrete(4))
     check(cal.read_minari(dataset), n_actions=4, terminated=[True, False, False])
+    check(cal.read_minari(dataset, time_limit=True), n_actions=4, terminated=[True, True, True])
 
 
 def test_minari_whose_actions_do_not_begin_with_0(make_minari):
@@ -85,7 +86,7 @@ def test_minari_with_actions_that_are_no_choice_is_refused(make_minari):
     dataset = make_minari(
         [RNG.random((n, 2), np.float32) for n in LENGTHS], make_minari.spaces.Box(0, 1, (2,))
     )
-    with pytest.raises(ValueError, match="only discrete actions can be evaluated, and these are Box"):
+    with pytest.raises(ValueError, match=r"must be whole numbers \(Discrete\), and these are Box"):
         cal.read_minari(dataset)
 
 
@@ -148,6 +149,23 @@ def test_d3rlpy_with_continuous_actions_is_refused():
         cal.read_d3rlpy(like_d3rlpy("CONTINUOUS"))
 
 
+def test_d3rlpy_with_a_time_limit_that_belongs_to_the_question():
+    assert cal.read_d3rlpy(like_d3rlpy(), time_limit=True).terminated.all()
+
+
+def test_d3rlpy_with_observations_in_parts_is_refused():
+    # Two parts and two steps: laid out flat, the parts would pass for steps.
+    parts = like_d3rlpy()
+    parts.episodes = [parts.episodes[1]]
+    whole = parts.episodes[0].observations
+    parts.episodes[0].observations = [whole, whole]
+    with pytest.raises(ValueError, match="come in several parts"):
+        cal.read_d3rlpy(parts)
+    parts.episodes[0].observations = np.stack([whole, whole, whole])
+    with pytest.raises(ValueError, match="episode 0 has 3 observations and 2 actions"):
+        cal.read_d3rlpy(parts)
+
+
 def test_something_else_is_no_d3rlpy_dataset():
     with pytest.raises(TypeError, match="of d3rlpy 2; got dict"):
         cal.read_d3rlpy({})
@@ -204,6 +222,12 @@ def test_propensities_need_not_be_there():
         ({"context": [[0.0]]}, "has no 'action' and no 'reward'"),
         (feedback(action=np.array([0, 3, 1, 0])), "action"),
         (feedback(reward=np.array([1.0, np.nan, 0, 1])), "rewards"),
+        (feedback(context=np.ma.masked_less(feedback()["context"], 0.3)), "observations has masked entries"),
+        (feedback(pscore=np.ma.masked_less(feedback()["pscore"], 0.3)), "pscore has masked entries"),
+        (feedback(position=np.array([0, 1])), r"position must have shape \(4,\)"),
+        (feedback(position=np.array([None] * 4)), "position must hold numbers"),
+        (feedback(n_actions=3.7), "n_actions must be a whole number, got 3.7"),
+        (feedback(context=3.0), "one row for each step"),
     ],
 )
 def test_feedback_that_lacks_something_is_refused(given, said):

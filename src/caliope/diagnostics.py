@@ -112,11 +112,15 @@ def mean_weight(estimator: Estimator, e: Evidence) -> Finding | None:
     off = abs(mean - 1) > max(2 * error, 0.05)
     if MEAN_WEIGHT[0] <= mean <= MEAN_WEIGHT[1] and not off:
         return None
-    message = (
-        f"the mean weight of the trajectories is {mean:.3g} with a standard error of {error:.2g}, and should be 1: the "
-        "behaviour probabilities are off, or this log has too few, or too many, of the trajectories that the target "
-        "would produce"
+    reasons = (
+        "the behaviour probabilities are off, or this log has too few, or too many, of the trajectories that the "
+        "target would produce"
     )
+    removed = sum(note.numbers.get("removed", 0.0) for note in e.notes if note.code.startswith("W"))
+    if removed > 0.0005:
+        reasons = f"{removed:.1%} of it was removed, {reasons}"
+    size = f"{mean:.3g} with a standard error of {error:.2g}"
+    message = f"the mean weight of the trajectories is {size}, and should be 1: {reasons}"
     return Finding(
         "D102", "issue" if not 0.5 <= mean <= 2 else "caution", message, {"mean": mean, "se": error}
     )
@@ -153,14 +157,36 @@ def few_outcomes(estimator: Estimator, e: Evidence) -> Finding | None:
     return Finding("D111", "caution", message, {"effective_n": n})
 
 
+def _uses_values(estimator: Estimator) -> bool:
+    return _unwrapped(estimator) in (dm, dr, wdr) or _unwrapped(estimator).__name__ == "magic"
+
+
 def cut_off(estimator: Estimator, e: Evidence) -> Finding | None:
     """Trajectories that the log cuts off, counted as if they had ended there."""
-    uses_values = _unwrapped(estimator) in (dm, dr, wdr) or _unwrapped(estimator).__name__ == "magic"
-    if e.terminated is None or uses_values:
+    if e.terminated is None or e.terminated.all() or _uses_values(estimator):
         return None
     share = float((~e.terminated).mean())
     message = f"{share:.1%} of the trajectories were cut off, and their returns are counted as if they had ended there"
     return Finding("D110", "issue" if share > CUT_OFF else "caution", message, {"share": share})
+
+
+def beyond_the_log(estimator: Estimator, e: Evidence) -> Finding | None:
+    r"""Trajectories that the log cuts off, gone on with by fitted values: nobody saw what came after.
+
+    It is an issue where much of the discount is left at the cut, :math:`\sum_i w_i \gamma^{T_i}` over what was cut off.
+    """
+    if e.terminated is None or e.terminated.all() or not _uses_values(estimator):
+        return None
+    cut = ~e.terminated
+    weights = e.final_weight / e.final_weight.sum() if e.final_weight.any() else np.full(len(e), 1 / len(e))
+    left = float((weights * e.gamma**e.layout.lengths)[cut].sum())
+    share = float(cut.mean())
+    message = (
+        f"{share:.1%} of the trajectories were cut off, and what came after is taken from fitted values: nobody saw "
+        "it, and no interval holds its error. Where the time limit belongs to the question, they ended: leave "
+        "terminated out"
+    )
+    return Finding("D112", "issue" if left > CUT_OFF else "caution", message, {"share": share, "left": left})
 
 
 def dominated(estimator: Estimator, e: Evidence) -> Finding | None:
@@ -321,6 +347,7 @@ CHECKS: tuple[Check, ...] = (
     heavy_tail,
     few_outcomes,
     cut_off,
+    beyond_the_log,
     dominated,
     lost_lengths,
     leaked_lengths,

@@ -336,7 +336,7 @@ def difference(estimator: Estimator, baseline: Estimator = monte_carlo) -> Estim
     return paired
 
 
-def check_level(level: float) -> None:
+def check_level(level: Any) -> None:
     """Raise unless the confidence level lies strictly between 0 and 1."""
-    if not 0 < level < 1:
+    if not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level}.")

@@ -16,9 +16,9 @@ from caliope.ragged import Bool, Float, Int, read_only
 _CHUNK = 1 << 22  # entries looked at together, so that checking a large table needs no second one
 
 
-def check_gamma(gamma: float) -> None:
+def check_gamma(gamma: Any) -> None:
     """Raise unless the discount lies in [0, 1]."""
-    if not 0 <= gamma <= 1:
+    if not isinstance(gamma, int | float | np.number) or not 0 <= gamma <= 1:
         raise ValueError(f"gamma must lie in [0, 1], got {gamma}.")
 
 

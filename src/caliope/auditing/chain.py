@@ -95,7 +95,7 @@ def audit(
         "rng": rng,
     }
     check_groundwork(data, models, **settings)
-    check_policy(data, target, logged=logged, n_draws=n_draws)
+    check_policy(data, target, regressor, logged=logged, n_draws=n_draws)
     keep: Keep = forget
     if work is not None:
         keep = Keeping.of(work, fingerprint_of(data, models, settings))
@@ -116,8 +116,12 @@ def audit_policy(
     keep: Keep = forget,
 ) -> Audit:
     """The second half of an audit, for one policy; what is known of the log is shared by all of them."""
+    if not isinstance(groundwork, Groundwork):
+        raise TypeError(
+            f"groundwork must come from lay_groundwork(data, rng=...), got {type(groundwork).__name__}."
+        )
     data, chosen, gamma, rng = groundwork.data, groundwork.chosen, groundwork.gamma, groundwork.seed
-    check_policy(data, target, logged=groundwork.logged, n_draws=n_draws)
+    check_policy(data, target, regressor, logged=groundwork.logged, n_draws=n_draws)
     begin = Stages(progress)
     with begin("fitting values"):
         wanted = target_probabilities(data, target, chosen)

@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from caliope.gathering import OnLog, target_probabilities
 from caliope.policies import MixWithPractice, Relative
-from caliope.ragged import Float
+from caliope.ragged import Float, read_only
 from caliope.trajectories import Trajectories, check_gamma
 from caliope.uncertainty import check_level
+from caliope.validation import unmasked
 
 _LARGEST_SEED = 2**32 - 1  # that scikit-learn takes
 
@@ -41,9 +42,14 @@ def check_groundwork(
     return check_logged(data, logged)
 
 
-def check_policy(data: Trajectories, target: Any, *, logged: Any, n_draws: Any) -> None:
-    """Raise unless this target can be asked about, with so many resamples."""
-    check_whole("n_draws", n_draws, 1, "resamples of the log")
+def check_policy(data: Trajectories, target: Any, regressor: Any, *, logged: Any, n_draws: Any) -> None:
+    """Raise unless this target can be asked about, with this regressor and so many resamples."""
+    if regressor is not None and (isinstance(regressor, type) or not hasattr(regressor, "predict")):
+        raise TypeError(
+            "regressor must be an unfitted one of the kind of scikit-learn, such as ExtraTreesRegressor(); got "
+            f"{_shown(regressor)}."
+        )
+    check_whole("n_draws", n_draws, 20, "resamples of the log")
     check_target(data, target, logged)
 
 
@@ -57,10 +63,13 @@ def check_models(models: Any) -> None:
             f"usual ones; got {_shown(models)}."
         )
     for name, model in models.items():
-        if isinstance(model, type) or not hasattr(model, "fit") or not hasattr(model, "get_params"):
+        if not isinstance(name, str):
+            raise TypeError(f"models must be named by words, got {_shown(name)}.")
+        wanted = ("fit", "get_params", "predict_proba")
+        if isinstance(model, type) or not all(hasattr(model, method) for method in wanted):
             raise TypeError(
-                f"models[{name!r}] must be an unfitted classifier of the kind of scikit-learn, such as "
-                f"LogisticRegression(); got {_shown(model)}."
+                f"models[{name!r}] must be an unfitted classifier of the kind of scikit-learn with predict_proba, such "
+                f"as LogisticRegression(); got {_shown(model)}."
             )
 
 
@@ -71,8 +80,14 @@ def check_target(data: Trajectories, target: Any, logged: Any = None) -> None:
             "a target stated relative to practice needs the probabilities of all actions, which logged does not hold: "
             "leave logged out, or state the target in absolute terms."
         )
+    if isinstance(target, type):
+        raise TypeError(f"target must be a policy, and {target.__name__} is a class: make one of it.")
     asked = target.policy if isinstance(target, MixWithPractice) else target
-    if isinstance(asked, Relative | OnLog):
+    if isinstance(asked, Relative):
+        anyone = np.full((data[:1].n_steps, data.n_actions), 1 / data.n_actions)
+        target_probabilities(data[:1], asked, anyone)
+        return
+    if isinstance(asked, OnLog):
         return
     if hasattr(asked, "predict_proba"):
         target_probabilities(data[:1], asked)
@@ -84,7 +99,12 @@ def check_logged(data: Trajectories, logged: ArrayLike | None) -> Float | None:
     """The logged probabilities of the actions taken as numbers in (0, 1], (N,); None where there are none."""
     if logged is None:
         return None
-    known = np.asarray(logged, dtype=np.float64)
+    given = unmasked("logged", logged)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(
+            f"logged must hold a probability for each step, such as data['propensity']; got {_shown(logged)}."
+        )
+    known = read_only(np.array(given, dtype=np.float64))  # a copy: theirs may change between two policies
     if known.shape != (data.n_steps,):
         raise ValueError(
             f"logged must hold one probability for each of the {data.n_steps} steps, got shape {known.shape}."

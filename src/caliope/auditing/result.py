@@ -22,6 +22,8 @@ from caliope.ragged import Float
 from caliope.results import Estimate, Finding, Table, Verdict
 from caliope.trajectories import Trajectories
 
+_ORDER: tuple[Verdict, ...] = ("trust", "caution", "do not trust")
+
 
 @dataclass(frozen=True, eq=False)
 class Audit:
@@ -70,7 +72,7 @@ class Audit:
         lines = [
             f"Verdict: {self.verdict}.",
             f"The new policy: {_with_interval(best)}. Current practice: {_with_interval(practice)}.",
-            f"Difference: {_with_interval(gain)}.",
+            f"Difference: {_with_interval(gain)}{_unless_as_good(gain, best)}.",
             "",
             self.table.grid(),
             "",
@@ -123,6 +125,11 @@ class Audit:
 
 def _finite(x: float) -> float | None:
     return float(x) if math.isfinite(x) else None
+
+
+def _unless_as_good(row: Estimate, best: Estimate) -> str:
+    """The verdict of a row, where it is worse than that of the first."""
+    return f" ({row.verdict})" if _ORDER.index(row.verdict) > _ORDER.index(best.verdict) else ""
 
 
 def _with_interval(row: Estimate) -> str:

@@ -208,7 +208,7 @@ _RANK_COLUMNS = (
 def _ranked(found: Sequence[Cell], n: int, replicates: int) -> list[tuple[Any, ...]]:
     """Pipelines that answer every question, best first by the choosing replicates."""
     these = [cell for cell in found if cell.n == n and not cell.confounded]
-    everywhere = set.intersection(*(set(cell.errors) for cell in these)) if these else set()
+    everywhere = set.intersection(*(set(cell.errors) for cell in these)) - {ADVISED} if these else set()
     even = np.arange(replicates) % 2 == 0
     rows = []
     for pipeline in sorted(everywhere):
@@ -262,8 +262,10 @@ def _note(config: Config) -> str:
         "trajectories (in a bandit, of one step each), shrunk towards the marginal so that no logged action has "
         "probability 0, and PHWIS on the other half; the paper searches approximately, and does not say what it does "
         f"with zeros. The default: caliope.default_model with {config.folds} folds, cross-fitted, raw ratios (or the "
-        "relative form), WDR with cross-fitted values and capped weights. Values are fitted by ridge regression on "
-        "kernel features, in ICU-Sepsis by extremely randomised trees. log se: jackknife over replicates."
+        "relative form), WDR with cross-fitted values and capped weights. 'relative': only policies that are a change "
+        "to practice, stated as one; 'as advised': so for these, and absolutely for the others. What it is compared "
+        "with is stated absolutely throughout. Values are fitted by ridge regression on kernel features, in ICU-Sepsis "
+        "by extremely randomised trees. log se: jackknife over replicates."
     )
 
 

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caliope.trajectories import Trajectories
+from caliope.validation import check_length, unmasked
 
 Array = NDArray[Any]
 
 
-def read_minari(dataset: Any) -> Trajectories:
+def read_minari(dataset: Any, *, time_limit: bool = False) -> Trajectories:
     """The episodes of a Minari dataset with discrete actions.
 
-    An episode that did not terminate at its last step counts as cut off, whether or not it says that it was truncated.
     The last observation, after the last action, is not a decision and is left out.
 
     Parameters
@@ -24,6 +24,9 @@ def read_minari(dataset: Any) -> Trajectories:
     dataset : minari.MinariDataset
         As ``minari.load_dataset`` gives it. Observations are arrays; of a space of dictionaries or tuples, pick or
         stack what was known (``gymnasium.spaces.flatten`` does it) and make the trajectories yourself.
+    time_limit : bool
+        Whether the limit belongs to the question: then every episode ended where it stops, and its return is whole.
+        By default one that did not terminate at its last step was cut off, and nobody saw the rest.
     """
     if not hasattr(dataset, "iterate_episodes"):
         raise TypeError(
@@ -32,29 +35,33 @@ def read_minari(dataset: Any) -> Trajectories:
     space = dataset.action_space
     if type(space).__name__ != "Discrete":
         raise ValueError(
-            f"only discrete actions can be evaluated, and these are {space}: cut them into bins."
+            f"actions must be whole numbers (Discrete), and these are {space}: number their combinations, or cut what "
+            "is continuous into bins."
         )
-    episodes = list(dataset.iterate_episodes())
+    episodes = [episode for episode in dataset.iterate_episodes() if len(episode.rewards)]
     steps = [len(episode.rewards) for episode in episodes]
     return _joined(
         [_rows(episode.observations)[:n] for episode, n in zip(episodes, steps, strict=True)],
         [np.ravel(episode.actions) - int(space.start) for episode in episodes],
         [episode.rewards for episode in episodes],
         n_actions=int(space.n),
-        terminated=[bool(episode.terminations[-1]) for episode in episodes],
+        terminated=[time_limit or bool(episode.terminations[-1]) for episode in episodes],
         ids=[episode.id for episode in episodes],
     )
 
 
-def read_d3rlpy(dataset: Any) -> Trajectories:
+def read_d3rlpy(dataset: Any, *, time_limit: bool = False) -> Trajectories:
     """The episodes of a d3rlpy ``MDPDataset`` or ``ReplayBuffer`` with discrete actions.
 
-    An episode that ended by a timeout counts as cut off.
+    What d3rlpy itself drops is not in it: an episode of one step that a timeout ended, and a last one without an end.
 
     Parameters
     ----------
     dataset : d3rlpy.dataset.ReplayBuffer
         Of d3rlpy 2.
+    time_limit : bool
+        Whether the limit belongs to the question: then an episode that a timeout ended is whole. By default it was cut
+        off, and nobody saw the rest.
     """
     if not hasattr(dataset, "episodes") or not hasattr(dataset, "dataset_info"):
         raise TypeError(
@@ -71,7 +78,7 @@ def read_d3rlpy(dataset: Any) -> Trajectories:
         [np.ravel(episode.actions) for episode in dataset.episodes],
         [np.ravel(episode.rewards) for episode in dataset.episodes],
         n_actions=int(about.action_size),
-        terminated=[bool(episode.terminated) for episode in dataset.episodes],
+        terminated=[time_limit or bool(episode.terminated) for episode in dataset.episodes],
     )
 
 
@@ -96,17 +103,24 @@ def read_obp(feedback: Mapping[str, Any]) -> Trajectories:
     states = _rows(feedback["context"])
     names = [f"context {i}" for i in range(states.shape[1])]
     if not _absent(feedback, "position"):
-        position = np.asarray(feedback["position"])
+        position = unmasked("position", feedback["position"])
+        check_length("position", position, len(states), "rounds")
+        if position.dtype.kind not in "iuf":
+            raise ValueError(f"position must hold numbers, got {position.dtype}.")
         if len(np.unique(position)) > 1:
             states, names = np.column_stack([states, position]), [*names, "position"]
     count = feedback.get("n_actions")
+    if not (count is None or (isinstance(count, int | np.integer) and not isinstance(count, bool))):
+        raise ValueError(f"n_actions must be a whole number, got {count!r}.")
     return Trajectories(
         states,
         feedback["action"],
         feedback["reward"],
         np.arange(len(states) + 1),
         n_actions=None if count is None else int(count),
-        columns=None if _absent(feedback, "pscore") else {"pscore": feedback["pscore"]},
+        columns=None
+        if _absent(feedback, "pscore")
+        else {"pscore": np.array(unmasked("pscore", feedback["pscore"]))},
         feature_names=names,
     )
 
@@ -122,18 +136,27 @@ def _absent(feedback: Mapping[str, Any], name: str) -> bool:
 
 def _rows(observations: Any) -> Array:
     """One row a step: whole numbers become a column, images are laid out flat."""
-    if isinstance(observations, Mapping | tuple):
+    # d3rlpy gives parts as a list of arrays.
+    if isinstance(observations, Mapping | tuple) or (
+        isinstance(observations, list) and any(isinstance(part, np.ndarray) for part in observations)
+    ):
         raise ValueError(
             "observations must be arrays, and these come in several parts: stack what was known when the decision was "
             "taken into one array a step."
         )
-    steps = np.asarray(observations)
-    return steps.reshape(len(steps), -1) if len(steps) else steps.reshape(0, 1)
+    steps = unmasked("observations", observations)
+    if steps.ndim == 0 or len(steps) == 0:
+        raise ValueError("observations must hold one row for each step, and there is none.")
+    return steps.reshape(len(steps), -1)
 
 
 def _joined(states: list[Array], actions: list[Array], rewards: Sequence[Any], **about: Any) -> Trajectories:
     if not states:
         raise ValueError("the dataset has no episodes.")
+    for what, parts in (("actions", actions), ("rewards", rewards)):
+        for i, (part, episode) in enumerate(zip(parts, states, strict=True)):
+            if len(part) != len(episode):
+                raise ValueError(f"episode {i} has {len(episode)} observations and {len(part)} {what}.")
     offsets = np.concatenate([[0], np.cumsum([len(episode) for episode in states])])
     return Trajectories(
         np.concatenate(states), np.concatenate(actions), np.concatenate(rewards), offsets, **about

@@ -57,7 +57,12 @@ def verdict_section(audit: Audit) -> Section:
                 _fact(
                     "Current practice", practice, audit.practice, f"plain mean of {audit.practice.n} episodes"
                 ),
-                _fact("Difference", gain, audit.gain, "not to be quoted" if doubted else direction(audit)),
+                _fact(
+                    "Difference",
+                    gain,
+                    audit.gain,
+                    direction(audit) if _quotable(audit) else "not to be quoted",
+                ),
             ),
             doubted,
         ),
@@ -65,6 +70,10 @@ def verdict_section(audit: Audit) -> Section:
         *reasons,
     )
     return Section("verdict", "Verdict", "The verdict", blocks)
+
+
+def _quotable(audit: Audit) -> bool:
+    return "do not trust" not in (audit.verdict, audit.gain.verdict)
 
 
 def _fact(name: str, value: str, row: Estimate, note: str) -> Fact:
@@ -114,6 +123,8 @@ def sentence(audit: Audit) -> str:
     )
     if audit.verdict == "do not trust":
         return f"{start} For the reasons below this says more about the log than about the policy."
+    if not _quotable(audit):
+        return f"{start} That difference should not be believed, whatever is said of the estimate itself."
     said = {
         "above 0": "The interval of the difference lies above 0: chance alone hardly explains it.",
         "below 0": "The interval of the difference lies below 0: the new policy seems to be worse.",
