@@ -10,6 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import caliope as cal
 from caliope.behaviour import NeighbourPolicy, fit_behaviour
+from caliope.behaviour.forests import OrderedExtraTrees, OrderedForest
 from caliope.behaviour.history import stack_history
 from caliope.behaviour.models import LogitNeighbours, boosting, default_models, paper_models
 from caliope.behaviour.network import NetworkPolicy, hold_out, mean_nll
@@ -18,7 +19,12 @@ from caliope.domains import ward
 
 
 @parametrize_with_checks(
-    [NetworkPolicy((8,), max_epochs=30, learning_rate=0.01), LogitNeighbours(k=5, c=1.0)],
+    [
+        NetworkPolicy((8,), max_epochs=30, learning_rate=0.01),
+        LogitNeighbours(k=5, c=1.0),
+        OrderedForest(5, bootstrap=False),  # with it, weights are not copies: so too in scikit-learn
+        OrderedExtraTrees(5),
+    ],
 )
 def test_our_classifiers_keep_the_rules_of_scikit_learn(estimator, check):
     check(estimator)
@@ -27,6 +33,23 @@ def test_our_classifiers_keep_the_rules_of_scikit_learn(estimator, check):
 @pytest.fixture(scope="module")
 def log():
     return ward.simulate(400, rng=0)
+
+
+# -- forests --
+
+
+@pytest.mark.parametrize("kind", [OrderedForest, OrderedExtraTrees])
+def test_trees_vote_in_their_order_on_any_number_of_cores(kind):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 4)), rng.integers(0, 3, 300)
+    model = kind(60, min_samples_leaf=3, random_state=0).fit(x, y)
+    votes = np.zeros((300, 3))
+    for tree in model.estimators_:
+        votes += tree.predict_proba(x)
+    for jobs in (None, 1, 2, 3, -1):
+        found = model.set_params(n_jobs=jobs).predict_proba(x)
+        assert np.array_equal(found, votes / 60)
+        assert model.n_jobs == jobs
 
 
 # -- the pool --

@@ -27,6 +27,7 @@ from caliope.behaviour import (
     boosting,
     recalibrate,
 )
+from caliope.behaviour.forests import OrderedExtraTrees, OrderedForest
 from caliope.behaviour.saving import TREES, TRUSTED, UntrustedModelError, load_model, save_model
 from caliope.behaviour.search import Exact, InvertedLists, RandomProjections
 from caliope.domains import ward
@@ -85,10 +86,12 @@ def test_neighbours_are_searched_as_before(search, tmp_path):
     "model",
     [
         RandomForestClassifier(3, random_state=0),
+        OrderedForest(3, random_state=0),
+        OrderedExtraTrees(3, random_state=0),
         HistGradientBoostingClassifier(max_iter=2),
         boosting().set_params(max_iter=2),
     ],
-    ids=["forest", "boosting", "our boosting"],
+    ids=["forest", "our forest", "our extra trees", "boosting", "our boosting"],
 )
 def test_trees_are_loaded_only_on_request(model, tmp_path):
     model = model.fit(X, Y)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from caliope.behaviour.boosting import BoostingPolicy
+from caliope.behaviour.forests import OrderedExtraTrees, OrderedForest
 from caliope.behaviour.logit_neighbours import LogitNeighbours, logistic
 from caliope.behaviour.neighbours import NeighbourPolicy
 from caliope.behaviour.network import NetworkPolicy
@@ -27,7 +27,7 @@ def paper_models(*, random_state: int = 0) -> dict[str, Any]:
     """
     return {
         "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
-        "forest": RandomForestClassifier(100, n_jobs=-1, random_state=random_state),
+        "forest": OrderedForest(100, n_jobs=-1, random_state=random_state),
         "network": make_pipeline(
             StandardScaler(), MLPClassifier((64, 64), max_iter=100, random_state=random_state)
         ),
@@ -42,7 +42,7 @@ def default_models(*, random_state: int = 0) -> dict[str, Any]:
         "logistic, medium": logistic(0.03),
         "logistic, weak": logistic(0.3),
         # Split points at random: faster than a random forest, and no worse.
-        "forest": ExtraTreesClassifier(
+        "forest": OrderedExtraTrees(
             100, min_samples_leaf=10, max_features=0.5, n_jobs=-1, random_state=random_state
         ),
         "network": NetworkPolicy(random_state=random_state),

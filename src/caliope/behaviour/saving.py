@@ -18,6 +18,8 @@ TRUSTED = (
     f"{_HERE}.calibrators.Temperature",
     f"{_HERE}.calibrators.VectorScaling",
     f"{_HERE}.calibrators._Steps",
+    f"{_HERE}.forests.OrderedExtraTrees",
+    f"{_HERE}.forests.OrderedForest",
     f"{_HERE}.frequencies.TabularFrequencies",
     f"{_HERE}.logit_neighbours.LogitNeighbours",
     f"{_HERE}.neighbours.NeighbourPolicy",
