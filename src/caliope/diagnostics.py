@@ -107,8 +107,8 @@ def mean_weight(estimator: Estimator, e: Evidence) -> Finding | None:
     with np.errstate(over="ignore"):
         rho = e.rho[e.layout.last]
         mean, error = float(rho.mean()), float(rho.std() / np.sqrt(len(rho)))
-    # Two standard errors, although one log in twenty is so by chance: where the weights are skewed, a log whose
-    # mean weight is off by as much has an interval that covers too seldom, whatever the reason.
+    # Two standard errors, although one log in twenty is so by chance: with known probabilities and little overlap the
+    # intervals of such logs were seen to miss more often than those of others.
     off = abs(mean - 1) > max(2 * error, 0.05)
     if MEAN_WEIGHT[0] <= mean <= MEAN_WEIGHT[1] and not off:
         return None

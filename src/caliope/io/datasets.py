@@ -17,7 +17,7 @@ Array = NDArray[Any]
 def read_minari(dataset: Any, *, time_limit: bool = False) -> Trajectories:
     """The episodes of a Minari dataset with discrete actions.
 
-    The last observation, after the last action, is not a decision and is left out.
+    The last observation, after the last action, is not a decision and is left out, and so is an episode without steps.
 
     Parameters
     ----------
