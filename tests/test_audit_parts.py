@@ -261,6 +261,11 @@ def test_what_was_logged_is_copied_and_has_no_mask(log):
         lay_groundwork(log, MODELS, logged=np.ma.masked_less(log["behaviour"], 0.3), rng=0)
 
 
+def test_too_small_a_log_is_refused(log):
+    with pytest.raises(ValueError, match="needs 5 trajectories at the very least.*got 4"):
+        lay_groundwork(log[:4], MODELS, rng=0)
+
+
 def test_a_log_is_no_groundwork(log):
     with pytest.raises(
         TypeError, match=r"must come from lay_groundwork\(data, rng=\.\.\.\), got Trajectories"

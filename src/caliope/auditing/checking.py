@@ -15,6 +15,7 @@ from caliope.trajectories import Trajectories, check_gamma
 from caliope.uncertainty import check_level
 from caliope.validation import unmasked
 
+_FOLDS = 5  # of models and values
 _LARGEST_SEED = 2**32 - 1  # that scikit-learn takes
 
 
@@ -29,6 +30,11 @@ def check_groundwork(
 ) -> Float | None:
     """Raise unless practice can be learnt from this log, with these settings; the logged probabilities as numbers."""
     check_data(data)
+    if len(data) < _FOLDS:
+        raise ValueError(
+            f"an audit needs {_FOLDS} trajectories at the very least, to weigh some by what is learnt from the others; "
+            f"got {len(data)}."
+        )
     check_models(models)
     check_gamma(gamma)
     check_level(level)
