@@ -262,7 +262,7 @@ def test_what_was_logged_is_copied_and_has_no_mask(log):
 
 
 def test_too_small_a_log_is_refused(log):
-    with pytest.raises(ValueError, match="needs 5 trajectories at the very least.*got 4"):
+    with pytest.raises(ValueError, match=r"needs 5 trajectories at the very least.*got 4"):
         lay_groundwork(log[:4], MODELS, rng=0)
 
 
