@@ -539,6 +539,23 @@ def test_an_odd_table_gives_a_number_that_is_not_trusted_or_one_line(tiny, tmp_p
     assert "Do not trust this estimate" in (tmp_path / "report.html").read_text()
 
 
+def test_advice_that_is_a_code_for_none_is_refused(tiny, tmp_path):
+    coded = tiny.with_columns(advice=pl.when(pl.int_range(pl.len()) < 2).then(999).otherwise(pl.col("dose")))
+    coded.write_parquet(tmp_path / "log.parquet")
+    asked = (
+        "evaluate",
+        tmp_path / "log.parquet",
+        *COLUMNS,
+        "--states",
+        "severity",
+        "--recommended",
+        "advice",
+    )
+    said = one_line(run(*asked, *FAST))
+    assert "the largest, 999, stands in 2 of" in said
+    assert "say so with --n-actions 1000" in said
+
+
 def test_damaged_files_are_refused_in_one_line(tiny, tmp_path):
     whole = tmp_path / "whole.parquet"
     tiny.write_parquet(whole)

@@ -87,7 +87,22 @@ def _advice(name: str, data: Trajectories) -> Any:
             f"column {name!r} must hold recommended actions, whole numbers from 0; {len(odd)} of {len(values)} rows "
             f"do not (first: {values[odd[0]]:g} in episode {data.ids[i]}). Number the actions as in the log."
         )
-    return values.astype(np.int64)
+    advice = values.astype(np.int64)
+    _refuse_code(name, advice, data)
+    return advice
+
+
+def _refuse_code(name: str, advice: Any, data: Trajectories) -> None:
+    """Raise when the largest recommendation looks like a code for none, such as 999."""
+    high = int(advice.max())
+    named = len(np.union1d(data.actions, advice))
+    if high < data.n_actions or high < 10 or 2 * named >= high + 1:
+        return
+    raise ValueError(
+        f"column {name!r}: fewer than half of the actions 0 to {high} were ever taken or recommended; the largest, "
+        f"{high}, stands in {int((advice == high).sum())} of {len(advice)} rows. If it is a code, such as 999 for no "
+        f"advice, correct it; if there are so many actions, say so with --n-actions {high + 1}."
+    )
 
 
 def _known(policy: Any) -> int:

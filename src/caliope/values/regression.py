@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from caliope.ragged import Float, Int
 
-_ROWS = 1 << 19  # rows of (state, action) predicted in one call
+_NUMBERS = 1 << 25  # of all rows of (state, action) that are predicted in one call: 256 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,8 @@ class ActionAsFeature:
     def predict(self, states: Float) -> Float:
         """Values of all actions, (N, A): every state once with every action, in one batched call."""
         out = np.empty((len(states), self.n_actions))
-        chunk = max(1, _ROWS // self.n_actions)
+        width = states.shape[1] + self.n_actions
+        chunk = max(1, _NUMBERS // (self.n_actions * width))
         for start in range(0, len(states), chunk):
             part = states[start : start + chunk]
             actions = np.tile(np.eye(self.n_actions, dtype=states.dtype), (len(part), 1))
