@@ -300,6 +300,8 @@ def _ratio(table: Table, row: Mapping[str, Any]) -> Fraction:
 
 
 def _finite(x: Any) -> Fraction:
+    if type(x) is int:
+        return Fraction(x)  # past 2**53 a float would be another number
     truth = {"true": 1.0, "false": 0.0}  # what CSV files have for booleans
     number = truth[x.lower()] if isinstance(x, str) and x.lower() in truth else float(x)
     if not math.isfinite(number):
