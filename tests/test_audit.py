@@ -216,9 +216,9 @@ def test_bad_input_is_refused(log):
     with pytest.raises(TypeError, match="data must be Trajectories"):
         audit(np.zeros((3, 3)), cal.practice, rng=0)
     with pytest.raises(ValueError, match="a target stated relative to practice needs"):
-        audit(log, cal.practice, MODELS, logged=log["behaviour"], n_draws=10, rng=0)
+        audit(log, cal.practice, MODELS, logged=log["behaviour"], n_draws=50, rng=0)
     blind = {"first": DummyClassifier(strategy="constant", constant=0)}
     with pytest.raises(ValueError, match="no behaviour model can be used: every model rules out"):
-        audit(log, cal.practice, blind, n_draws=10, rng=0)
+        audit(log, cal.practice, blind, n_draws=50, rng=0)
     with pytest.raises(ValueError, match="logged must hold one probability"):
-        audit(log, cal.practice, MODELS, logged=[0.5], n_draws=10, rng=0)
+        audit(log, cal.practice, MODELS, logged=[0.5], n_draws=50, rng=0)
