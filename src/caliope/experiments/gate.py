@@ -53,7 +53,7 @@ class Config:
 
 SMOKE = Config(("bandit-5",), ("wide",), (60,), (TRUTH, "marginal"), replicates=2, n_draws=50)
 DEFAULT = Config()
-FULL = Config((*Config.domains, "bandit-25", "random-10"), replicates=40, n_draws=1000)
+FULL = Config(replicates=40, n_draws=1000)
 
 
 def units(config: Config) -> list[Unit]:
