@@ -178,8 +178,7 @@ def beyond_the_log(estimator: Estimator, e: Evidence) -> Finding | None:
     if e.terminated is None or e.terminated.all() or not _uses_values(estimator):
         return None
     cut = ~e.terminated
-    weights = e.final_weight / e.final_weight.sum() if e.final_weight.any() else np.full(len(e), 1 / len(e))
-    left = float((weights * e.gamma**e.layout.lengths)[cut].sum())
+    left = float((implied_weights(estimator, e) * e.gamma**e.layout.lengths)[cut].sum())
     share = float(cut.mean())
     message = (
         f"{share:.1%} of the trajectories were cut off, and what came after is taken from fitted values: nobody saw "

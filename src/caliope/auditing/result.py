@@ -22,8 +22,6 @@ from caliope.ragged import Float
 from caliope.results import Estimate, Finding, Table, Verdict
 from caliope.trajectories import Trajectories
 
-_ORDER: tuple[Verdict, ...] = ("trust", "caution", "do not trust")
-
 
 @dataclass(frozen=True, eq=False)
 class Audit:
@@ -72,7 +70,7 @@ class Audit:
         lines = [
             f"Verdict: {self.verdict}.",
             f"The new policy: {_with_interval(best)}. Current practice: {_with_interval(practice)}.",
-            f"Difference: {_with_interval(gain)}{_unless_as_good(gain, best)}.",
+            f"Difference: {_with_interval(gain)}{'' if gain.verdict == best.verdict else f' ({gain.verdict})'}.",
             "",
             self.table.grid(),
             "",
@@ -125,11 +123,6 @@ class Audit:
 
 def _finite(x: float) -> float | None:
     return float(x) if math.isfinite(x) else None
-
-
-def _unless_as_good(row: Estimate, best: Estimate) -> str:
-    """The verdict of a row, where it is worse than that of the first."""
-    return f" ({row.verdict})" if _ORDER.index(row.verdict) > _ORDER.index(best.verdict) else ""
 
 
 def _with_interval(row: Estimate) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from caliope.commands.reading import numbers_of
 from caliope.commands.study import Study
+from caliope.io.tables import hardly_used
 from caliope.policies import Relative, mix, practice
 from caliope.trajectories import Trajectories
 
@@ -96,7 +97,7 @@ def _refuse_code(name: str, advice: Any, data: Trajectories) -> None:
     """Raise when the largest recommendation looks like a code for none, such as 999."""
     high = int(advice.max())
     named = len(np.union1d(data.actions, advice))
-    if high < data.n_actions or high < 10 or 2 * named >= high + 1:
+    if high < data.n_actions or not hardly_used(named, high):
         return
     raise ValueError(
         f"column {name!r}: fewer than half of the actions 0 to {high} were ever taken or recommended; the largest, "

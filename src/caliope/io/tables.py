@@ -76,6 +76,11 @@ class _Column:
             )
 
 
+def hardly_used(used: int, high: int) -> bool:
+    """Whether so few of the actions 0 to ``high`` occur that the largest may be a code for something else."""
+    return high >= 10 and 2 * used < high + 1
+
+
 def _refuse_sparse(column: _Column, high: int) -> None:
     """Raise when the largest action looks like a code for something else, such as 999 for a missing one."""
     values = column.values
@@ -83,7 +88,7 @@ def _refuse_sparse(column: _Column, high: int) -> None:
     logged = (
         len(values) if high >= 2 * len(values) else np.count_nonzero(np.bincount(values.astype(np.int64)))
     )
-    if high < 10 or 2 * logged >= high + 1:
+    if not hardly_used(int(logged), high):
         return
     found = np.flatnonzero(values == high)
     raise ValueError(
