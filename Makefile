@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test check format bench bench-peers clean
+.PHONY: setup demo test test-fast check format bench bench-peers reproduce clean
 
 setup: $(STAMP)
 
@@ -19,6 +19,9 @@ demo: setup   ## the main job, on data that comes with the package
 test: setup   ## every test, the doctests and the README
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal  # two workers, one thread each
 
+test-fast: setup   ## the quick tests: within a minute
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" tests
+
 check: setup   ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -27,6 +30,9 @@ check: setup   ## style and types
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+reproduce: setup   ## the paper's figures and tables; resumes after a kill, results in reproduction-results/
+	$(BIN)/python -m reproduction all
 
 bench: setup   ## timings as ratios, measured in one run
 	$(BIN)/python -m benchmarks.estimators

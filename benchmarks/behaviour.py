@@ -36,7 +36,7 @@ def same_data(n: int = 100, replicates: int = 400) -> None:
     logged = rng.dirichlet(2 * np.ones(3), size=5)
     target = 0.5 * rng.dirichlet(2 * np.ones(3), size=5) + 0.5 * logged
     mdp = TabularMDP(initial, transitions, rewards, np.zeros(5, dtype=bool), horizon=8)
-    policy, model = cal.TabularPolicy(target), cal.TabularFrequencies(shrinkage=1.0)
+    policy, model = cal.TabularPolicy(target), cal.behaviour.TabularFrequencies(shrinkage=1.0)
     found = []
     for seed in np.random.SeedSequence(6).spawn(replicates):
         rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import caliope as cal
 from caliope.behaviour import NeighbourPolicy, NetworkPolicy
-from caliope.behaviour.models import LogitNeighbours, logistic
+from caliope.behaviour._ensembles import LogitNeighbours, logistic
 from caliope.domains import icu_sepsis
 
 BUDGET = 120.0
@@ -38,7 +38,7 @@ def main() -> None:
     found = cal.compare_policies(
         fitted,
         test,
-        by=cal.severity_strata(test["sofa"]),
+        by=cal.calibration.severity_strata(test["sofa"]),
         truth=icu_sepsis.true_probabilities(test),
         rng=0,
     )

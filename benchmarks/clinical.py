@@ -3,8 +3,8 @@
 Run: python -m benchmarks.clinical [--chart-rows 7500000] [--patients 5000] [--memory 4GB] [--source FOLDER]
                                    [--keep FOLDER] [--limit 24]
 
-The tables are made up (extra ``sepsis``): patients of the ICU-Sepsis process whose vital signs are charted as often as
-the wanted number of rows asks for. Every row has an item that the pipeline needs, so nothing is thrown away on
+The tables are synthetic (extra ``sepsis``): patients of the ICU-Sepsis process, whose vital signs are charted as often
+as the requested number of rows needs. Every row has an item that the pipeline needs, so nothing is thrown away on
 reading; of the real chartevents less than half has. Peak memory is that of the whole process, counted anew for each
 stage (Linux); CPU seconds count all threads, and tell more than seconds on a busy machine. The exit status is 1 if
 the peak exceeds --limit.
@@ -19,10 +19,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from caliope.clinical import STAGES, Resources, build_cohort, generate_mimic3
-from caliope.clinical.pipeline import Stage
+from caliope.clinical import STAGES, Resources, build_cohort
+from caliope.clinical._pipeline import Stage
 
-_ROWS_A_PATIENT = 226  # of chartevents with one charting of each vital sign, seen in 300 made-up patients
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from support.synthetic_mimic import generate_mimic3
+
+_ROWS_PER_PATIENT = 226  # of chartevents with one charting of each vital sign, seen in 300 synthetic patients
 _GIGA = 1e9
 
 
@@ -38,9 +42,9 @@ def peak() -> float:
 
 
 def make_tables(folder: Path, *, patients: int, chart_rows: int) -> None:
-    """Write the made-up tables and say how many rows they have."""
+    """Write the synthetic tables and say how many rows they have."""
     began = time.perf_counter()
-    copies = max(1, round(chart_rows / (patients * _ROWS_A_PATIENT)))
+    copies = max(1, round(chart_rows / (patients * _ROWS_PER_PATIENT)))
     made = generate_mimic3(folder, patients, rng=0, chart_copies=copies)
     size = sum(path.stat().st_size for path in folder.iterdir()) / _GIGA
     seconds = time.perf_counter() - began
@@ -49,7 +53,7 @@ def make_tables(folder: Path, *, patients: int, chart_rows: int) -> None:
 
 
 def run(source: Path, resources: Resources) -> float:
-    """Run the pipeline, print a line a stage, and return the largest peak."""
+    """Run the pipeline, print one line per stage, and return the largest peak."""
     peaks, spent = [peak()], [time.process_time()]
     print(f"{'stage':<14}{'seconds':>9}{'CPU s':>9}{'peak GB':>9}")
 
@@ -77,8 +81,8 @@ def main() -> int:
     parser.add_argument("--patients", type=int, default=5_000)
     parser.add_argument("--memory", default="4GB")
     parser.add_argument("--limit", type=float, default=24.0, help="GB of peak memory that may be reached")
-    parser.add_argument("--source", type=Path, help="tables that exist already")
-    parser.add_argument("--keep", type=Path, help="folder in which the made-up tables stay")
+    parser.add_argument("--source", type=Path, help="existing tables")
+    parser.add_argument("--keep", type=Path, help="folder in which the synthetic tables stay")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="caliope-bench-") as folder:
         source = given.source or given.keep or Path(folder)

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from caliope.estimators import dr, ois, step_is, step_wis, wdr, wis
-from caliope.evidence import Evidence
-from caliope.ragged import Float, Int
-from caliope.uncertainty import count_blocks, delta_method, evaluate, jackknife
+from caliope._evidence import Evidence
+from caliope._formulas import dr, ois, step_is, step_wis, wdr, wis
+from caliope._ragged import Float, Int
+from caliope.uncertainty import delta_method, jackknife
+from caliope.uncertainty._resampling import count_blocks, evaluate
 
 SIX = (ois, step_is, wis, step_wis, dr, wdr)
 N, HORIZON, LONGEST, DRAWS, GAMMA = 10_000, 15, 40, 500, 0.99

@@ -60,7 +60,7 @@ def main() -> int:
     path = DATA / f"evaluate-{given.rows}.parquet"
     if not path.exists():
         write(path, given.rows)
-    command = [sys.executable, "-m", "caliope.cli", "evaluate", str(path), "--recommended", "recommended"]
+    command = [sys.executable, "-m", "caliope", "evaluate", str(path), "--recommended", "recommended"]
     command += ["--soften", str(1 - SHARE), "--gamma", "0.99", "--out", str(path.with_suffix(".html"))]
     done = subprocess.run(command, check=False)
     page = path.with_suffix(".html")

@@ -2,9 +2,9 @@
 
 Run: python -m benchmarks.fuzz [--tables 3000] [--seed 0] [--show]
 
-Every table has one damage or two, of the kinds in tests/fuzzed_columns.py and tests/fuzzed_files.py. What may come of
-it is a number that is right (for harmless damage that of the undamaged table, to 1e-9; else that of plain loops over
-the damaged one), or one line and exit code 2. Anything else is a failure, and the exit code is 1.
+Every table has one damage or two, of the kinds in fuzzed_columns.py and fuzzed_files.py of tests/support. What may
+come of it is a number that is right (for harmless damage that of the undamaged table, to 1e-9; else that of plain
+loops over the damaged one), or one line and exit code 2. Anything else is a failure, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from fuzzed_tables import EVERY, Case, Result, case_of, result_of
+from support.fuzzed_tables import EVERY, Case, Result, case_of, result_of
 
 COLUMNS = ("tables", "refused", "same number", "other number", "failures")
 

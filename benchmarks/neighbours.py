@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from caliope._ragged import Float, Int
 from caliope.domains import icu_sepsis
-from caliope.ragged import Float, Int
 
 K, SEED, REPEATS = 150, 0, 3
 SIZES = (60_000, 2_000, 20_000)  # points, queries, points that are asked about themselves

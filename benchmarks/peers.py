@@ -117,7 +117,8 @@ def our_intervals(e: Evidence) -> list[Any]:
     import numpy as np
 
     from benchmarks.estimators import SIX
-    from caliope.uncertainty import count_blocks, evaluate, percentile_interval
+    from caliope.uncertainty._intervals import percentile_interval
+    from caliope.uncertainty._resampling import count_blocks, evaluate
 
     parts = []
     for counts in count_blocks(len(e), DRAWS, rng=np.random.default_rng(0)):

@@ -1,34 +1,153 @@
-"""What the documents promise: the README runs (as a doctest), its commands exist, its numbers are today's."""
+"""What the documents promise: examples run, and names, codes, commands, options, files and links exist."""
 
+import importlib.util
 import json
 import re
 import shlex
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
+import click
 import pytest
 
+import caliope
+from caliope import checks, cli
 from caliope.domains import ward
+from test_architecture import LAYERS, MODULES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+DOCUMENTS = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in [
+        *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "benchmarks/README.md")),
+        ROOT / "src/caliope/report/README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    ]
+}
+# The changelog has the names of before, too.
+CURRENT = {name: text for name, text in DOCUMENTS.items() if name != "CHANGELOG.md"}
+CODES = {check.code: check for check in checks.every()}
+BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```python\n(?P<code>.*?)```", flags=re.DOTALL)
+
+
+def resolve(dotted):
+    """What a dotted name below caliope stands for: attributes first, then modules."""
+    found, path = caliope, "caliope"
+    for part in dotted.split("."):
+        path = f"{path}.{part}"
+        found = getattr(found, part, None) or importlib.import_module(path)
+    return found
+
+
+@pytest.mark.parametrize("document", CURRENT)
+def test_every_name_of_the_package_exists(document):
+    text = CURRENT[document]
+    names = set(re.findall(r"\b(?:cal|caliope)\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", text))
+    # `cal.ois wis dr` names several.
+    several = [span.split() for span in re.findall(r"`cal\.([a-z_]+(?: [a-z_]+)+)`", text)]
+    assert [name for name in [*names, *chain(*several)] if resolve(name) is None] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_code_is_in_the_registry_under_its_title(document):
+    text = DOCUMENTS[document]
+    letters = "".join(sorted({code[0] for code in CODES}))
+    assert set(re.findall(rf"\b[{letters}]1\d\d\b", text)) <= set(CODES)
+    titles = re.findall(r"^\| \[(\w+)\]\([\w/]*findings\.md#\w+\) \| (.+) \|$", text, flags=re.MULTILINE)
+    assert titles == [(code, CODES[code].title) for code, _ in titles]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_relative_link_leads_somewhere(document):
+    for target in re.findall(r"\]\(([^)\s]+)\)", DOCUMENTS[document]):
+        if target.startswith(("http:", "https:")):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (ROOT / document).parent / name if name else ROOT / document
+        assert path.exists(), target
+        if anchor:
+            text = path.read_text(encoding="utf-8")
+            headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in slugs | set(re.findall(r'<a id="([^"]+)">', text)), target
+
+
+@pytest.mark.parametrize("document", CURRENT)
+def test_every_file_named_exists(document):
+    paths = re.findall(r"`((?:src|tests|docs|examples|benchmarks|reproduction)/[\w./-]*)", CURRENT[document])
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("document", CURRENT)
+def test_every_command_named_exists(document):
+    text = CURRENT[document]
+    commands = re.findall(r"(?:`|^ *|\$ )caliope ([a-z]+)", text, flags=re.MULTILINE)
+    assert set(commands) <= set(cli.main.commands)
+    groups = re.findall(r"`?python -m ((?:reproduction|benchmarks|caliope)[\w.]*)(?: ([a-z]\w+))?", text)
+    for module, command in groups:
+        assert importlib.util.find_spec(module), module
+        if module == "reproduction" and command:
+            assert command in importlib.import_module("reproduction.__main__").main.commands
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/report.md"])
+def test_every_option_named_exists(document):
+    options = {
+        option
+        for command in cli.main.commands.values()
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for option in parameter.opts
+    }
+    assert set(re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", DOCUMENTS[document])) <= options
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "document", [name for name in CURRENT if name != "README.md" and BLOCK.search(CURRENT[name])]
+)
+def test_python_blocks_run(document, tmp_path, monkeypatch):
+    """One after the other, as a reader would type them. README.md is a doctest."""
+    blocks = [match.groupdict() for match in BLOCK.finditer(CURRENT[document])]
+    code = [block["code"] for block in blocks if block["reason"] is None]
+    if not code:
+        pytest.skip(blocks[0]["reason"])
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in code:
+        exec(compile(block, document, "exec"), names)
+
+
+def test_the_architecture_shows_every_module_and_every_layer():
+    text = DOCUMENTS["ARCHITECTURE.md"]
+    layers = re.findall(r"^\d+\. (.+)$", text.split("From the ground up:")[1], flags=re.MULTILINE)
+    assert [re.findall(r"`([\w.]+)`", line) for line in layers] == LAYERS
+    tree = text.split("## The tree")[1].split("```")[1]
+    shown = set(re.findall(r"\w+", tree))
+    packages = {path.parent.name for path in MODULES.values() if path.name == "__init__.py"}
+    modules = {path.stem for path in MODULES.values()}
+    assert (packages | modules) - shown == set()
 
 
 def test_every_make_target_that_the_readme_names_exists():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     named = set(re.findall(r"make ([a-z-]+)", README))
-    assert named >= {"demo", "test", "check", "bench", "bench-peers"}
+    assert named >= {"demo", "test", "test-fast", "check", "reproduce", "bench", "bench-peers"}
     assert named <= targets
 
 
+@pytest.mark.slow
 def test_the_example_of_the_shop_tells_the_audit_and_the_truth():
-    found = subprocess.run(
+    done = subprocess.run(
         [sys.executable, ROOT / "examples" / "shop.py", "400"], capture_output=True, text=True, check=True
     )
-    assert found.stdout.startswith("Verdict: ")
-    assert found.stdout.endswith("0.329 now, 0.324 with fewer discounts.\n")
-    assert found.stderr == ""
+    assert done.stdout.startswith("Verdict: ")
+    assert "0 of 400 visits" in done.stdout
+    assert done.stdout.endswith("0.329 now, 0.324 with fewer discounts.\n")
+    assert done.stderr == ""
 
 
 def test_the_true_values_in_the_readme_are_those_of_the_simulator():
@@ -40,20 +159,20 @@ def test_the_true_values_in_the_readme_are_those_of_the_simulator():
     assert float(now) == pytest.approx(ward.WARD.value(ward.PRACTICE), abs=5e-4)
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme_runs_as_it_stands(tmp_path):
     block = README.split("## Your own log")[1].split("```")[1]
     activate, write, evaluate = block.strip().replace("\\\n", " ").splitlines()
     assert activate == "source .venv/bin/activate"  # where make demo has put the commands
-    python, flag, module, arrow, file = shlex.split(write, comments=True)
-    assert (python, flag, arrow) == ("python", "-m", ">")
-    written = subprocess.run([sys.executable, flag, module], capture_output=True, text=True, check=True)
-    (tmp_path / file).write_text(written.stdout)
+    command, *simulated = shlex.split(write, comments=True)
+    assert command == "caliope"
+    subprocess.run([sys.executable, "-m", "caliope", *simulated], cwd=tmp_path, check=True)
     command, *arguments = shlex.split(evaluate)
     assert command == "caliope"
     # With one model and few draws: the default ones take a minute.
     given = [*arguments, "--models", "frequencies", "--draws", "200", "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "caliope.cli", *given],
+        [sys.executable, "-m", "caliope", *given],
         cwd=tmp_path,
         capture_output=True,
         text=True,

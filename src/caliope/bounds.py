@@ -1,38 +1,68 @@
-r"""Distribution-free bounds on the value: no large-sample argument, but three conditions.
+r"""Distribution-free bounds on the value: Maurer-Pontil, HCOPE, betting.
 
-They need returns that are known beforehand to lie in an interval [a, b], independent trajectories, and exact
-behaviour probabilities, so that :math:`E[\rho] = 1` and :math:`E[\rho\,(G - a)] = V - a`. With an estimated
-behaviour policy the guarantee does not hold, and the result says so.
+They hold in samples of any size under three conditions: returns known beforehand to lie in an interval [a, b],
+independent trajectories, and exact behaviour probabilities, so that :math:`E[\rho] = 1` and
+:math:`E[\rho\,(G - a)] = V - a`. With an estimated behaviour policy the guarantee does not hold, and the result
+says so.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from caliope.evidence import Evidence, refuse_counts
-from caliope.ragged import Float
-from caliope.results import Finding, Interval
-from caliope.uncertainty import check_level
+from caliope._evidence import Evidence, refuse_counts
+from caliope._ragged import Float
+from caliope._results import Interval
+from caliope.checks import U101, U104, U105, W101, W102, W103, W104, W105, Finding
+from caliope.uncertainty._intervals import check_level
 
-_ROUNDING = 1e-9  # sums and products of floats may leave their exact range by this much
-_GRID = 200  # truncation levels tried on the part of the log that is set aside for choosing one
+__all__ = ["betting", "hcope", "maurer_pontil"]
+
+# Sums and products of floats may leave their exact range by this much.
+_ROUNDING = 1e-9
+# Truncation levels tried on the part of the log that is set aside for choosing one.
+_GRID = 200
 
 
 def maurer_pontil(
     e: Evidence, *, returns_in: tuple[float, float], max_weight: float, level: float = 0.95
 ) -> Interval:
-    r"""Empirical Bernstein interval: for weights that cannot exceed a known bound.
+    r"""Compute an empirical Bernstein interval, for weights with a known bound.
 
     With :math:`X = \rho\,(G - a) \in [0, M]`, :math:`M = \rho_{\max} (b - a)`, and each side at
     :math:`\delta = (1 - \mathrm{level}) / 2`,
 
     .. math:: V \ge a + \bar X - \sqrt{\frac{2 s^2 \ln(2 / \delta)}{n}} - \frac{7 M \ln(2 / \delta)}{3 (n - 1)}
 
-    and likewise above. ``max_weight`` must come from the two policies, not from the data.
+    and likewise above.
+
+    Parameters
+    ----------
+    e : Evidence
+        The log, without counts.
+    returns_in : (float, float)
+        Interval [a, b] in which every return is known to lie.
+    max_weight : float
+        Largest possible weight :math:`\rho_{\max}`. It must come from the two policies, not from the data.
+    level : float
+        Confidence level.
+
+    Returns
+    -------
+    Interval
+        Both ends, with findings U101 and U104 where a condition fails.
 
     References
     ----------
     Maurer & Pontil (2009), theorem 4.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> log_ratio = np.log(rng.choice([0.5, 1.5], size=500))
+    >>> e = Evidence(rng.random(500), log_ratio, offsets=np.arange(501), behaviour_known=True)
+    >>> print(maurer_pontil(e, returns_in=(0, 1), max_weight=1.5))
+    [0.45, 0.58] at 95%, Maurer-Pontil
     """
     low, high = _check(e, returns_in, level)
     rho, n = e.rho[e.layout.last], len(e)
@@ -50,9 +80,11 @@ def maurer_pontil(
 
     # Above by a bound below on rho (b - G), not by one above on rho (G - a): where the target acts without
     # support, weight is missing, and the second would take it for a return of a.
-    changed = any(note.code.startswith("W") for note in e.notes)
+    changed = any(note.check in (W101, W102, W103, W104, W105) for note in e.notes)
     below, above = low + lower(rho * (e.returns - low)), high - lower(rho * (high - e.returns))
-    return _interval(below, above, (low, high), level, "Maurer-Pontil", _assumptions(e, changed=changed))
+    return _interval(
+        below, above, (low, high), level, "Maurer-Pontil", _check_assumptions(e, changed=changed)
+    )
 
 
 def hcope(
@@ -63,7 +95,7 @@ def hcope(
     share: float = 0.05,
     rng: int | np.random.Generator,
 ) -> Interval:
-    r"""High-confidence lower bound by truncated weights; nothing is said above.
+    r"""Compute a lower confidence bound from truncated weights; there is no upper bound.
 
     Truncating :math:`Y = \min(X, c)`, :math:`X = \rho\,(G - a) \ge 0`, can only lower the mean, so a lower
     bound on :math:`E[Y]` is one on :math:`V - a`, however large the weights:
@@ -72,9 +104,35 @@ def hcope(
 
     The level c is chosen on a random ``share`` of the log, and the bound computed on the rest.
 
+    Parameters
+    ----------
+    e : Evidence
+        The log, without counts.
+    returns_in : (float, float)
+        Interval [a, b] in which every return is known to lie.
+    level : float
+        Confidence level.
+    share : float
+        Share of the trajectories used to choose c, between 0 and 1.
+    rng : int or Generator
+        Seed of the split.
+
+    Returns
+    -------
+    Interval
+        Lower end; the upper one is infinite. Findings U101 and U104 where a condition fails.
+
     References
     ----------
     Thomas, Theocharous & Ghavamzadeh (2015), high-confidence off-policy evaluation.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> log_ratio = np.log(rng.choice([0.5, 1.5], size=500))
+    >>> e = Evidence(rng.random(500), log_ratio, offsets=np.arange(501), behaviour_known=True)
+    >>> print(hcope(e, returns_in=(0, 1), rng=0))
+    [0.4613, inf] at 95%, HCOPE lower bound
     """
     low, high = _check(e, returns_in, level)
     if not 0 < share < 1:
@@ -86,11 +144,11 @@ def hcope(
     choose, rest = x[:size], x[size:]
     bound = _truncated_bound(rest, _choose_truncation(choose, len(rest), level), len(rest), level)
     below = max(low, low + bound)
-    return _interval(below, np.inf, (low, high), level, "HCOPE lower bound", _assumptions(e))
+    return _interval(below, np.inf, (low, high), level, "HCOPE lower bound", _check_assumptions(e))
 
 
 def _truncated_bound(x: Float, c: float, n: int, level: float) -> float:
-    """Lower bound that n values like x would give when truncated at c."""
+    """Compute the lower bound that n values like x would give when truncated at c."""
     y = np.minimum(x, c)
     log_term = np.log(2 / (1 - level))
     return float(y.mean() - 7 * c * log_term / (3 * (n - 1)) - np.sqrt(2 * log_term * y.var(ddof=1) / n))
@@ -107,7 +165,7 @@ def _choose_truncation(x: Float, n: int, level: float) -> float:
 def betting(
     e: Evidence, *, returns_in: tuple[float, float], level: float = 0.95, rng: int | np.random.Generator
 ) -> Interval:
-    r"""Interval by betting: tight, and in no need of a bound on the weights.
+    r"""Compute an interval by betting: tight, without a bound on the weights.
 
     A gambler bets against "the mean of :math:`X = \rho\,(G - a) \ge 0` is m"; capital
     :math:`\prod_t (1 + \lambda_t (X_t - m))` with :math:`0 \le \lambda_t < 1 / m` chosen from the past is a
@@ -115,9 +173,33 @@ def betting(
     the same game is played on :math:`\rho\,(b - G)`, whose mean is b - V. Trajectories are taken in random
     order.
 
+    Parameters
+    ----------
+    e : Evidence
+        The log, without counts.
+    returns_in : (float, float)
+        Interval [a, b] in which every return is known to lie.
+    level : float
+        Confidence level.
+    rng : int or Generator
+        Seed of the order.
+
+    Returns
+    -------
+    Interval
+        Both ends, with findings U101 and U104 where a condition fails.
+
     References
     ----------
     Waudby-Smith & Ramdas (2024), JRSS B; Waudby-Smith et al. (2022), anytime-valid off-policy inference.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> log_ratio = np.log(rng.choice([0.5, 1.5], size=500))
+    >>> e = Evidence(rng.random(500), log_ratio, offsets=np.arange(501), behaviour_known=True)
+    >>> print(betting(e, returns_in=(0, 1), rng=0))
+    [0.498, 0.537] at 95%, betting
     """
     low, high = _check(e, returns_in, level)
     order = np.random.default_rng(rng).permutation(len(e))
@@ -125,7 +207,7 @@ def betting(
     delta = (1 - level) / 2
     below = low + _betting_lower(rho * (returns - low), high - low, delta)
     above = high - _betting_lower(rho * (high - returns), high - low, delta)
-    return _interval(below, above, (low, high), level, "betting", _assumptions(e))
+    return _interval(below, above, (low, high), level, "betting", _check_assumptions(e))
 
 
 def _interval(
@@ -136,37 +218,34 @@ def _interval(
     method: str,
     findings: tuple[Finding, ...],
 ) -> Interval:
-    """No interval where nothing is left between the two ends: that refutes a condition, or is rare bad luck."""
+    """Make the interval, or an undefined one where no value lies between the two ends."""
     low, high = returns_in
     if below <= above and below < high and above > low:
         return Interval(float(below), float(above), level, method, findings)
-    message = (
-        f"no value in [{returns_in[0]:g}, {returns_in[1]:g}] is compatible with the log (at least {below:.4g}, at most "
-        f"{above:.4g}): the behaviour probabilities or the range of the returns must be wrong; no interval is given"
-    )
-    return Interval(np.nan, np.nan, level, method, (*findings, Finding("U105", "issue", message)))
+    empty = U105.finding("issue", low=low, high=high, below=float(below), above=float(above))
+    return Interval(np.nan, np.nan, level, method, (*findings, empty))
 
 
 def _betting_lower(x: Float, scale: float, delta: float) -> float:
-    """Lower confidence bound for the mean of independent x >= 0, at most ``scale``."""
+    """Compute a lower confidence bound for the mean of independent x >= 0, at most ``scale``."""
     bets = _bets(x, scale, delta)
 
-    def rejected(m: float) -> bool:
+    def reject(m: float) -> bool:
         capital = np.log1p(np.minimum(bets, 0.5 / m) * (x - m)).cumsum()
         return bool(capital.max() >= np.log(1 / delta))
 
     # Capital falls in m at every t, so what is rejected is an interval that begins at 0.
     rejected_up_to, open_above = 0.0, scale
-    if rejected(scale):
+    if reject(scale):
         return scale
     for _ in range(60):
         m = (rejected_up_to + open_above) / 2
-        rejected_up_to, open_above = (m, open_above) if rejected(m) else (rejected_up_to, m)
+        rejected_up_to, open_above = (m, open_above) if reject(m) else (rejected_up_to, m)
     return rejected_up_to
 
 
 def _bets(x: Float, scale: float, delta: float) -> Float:
-    """Predictable plug-in bets: each looks only at the values before it."""
+    """Compute predictable plug-in bets: each depends only on the values before it."""
     n = len(x)
     seen = np.arange(1, n + 1)
     mean = (scale / 2 + np.cumsum(x)) / (seen + 1)
@@ -195,25 +274,12 @@ def _check(e: Evidence, returns_in: tuple[float, float], level: float) -> tuple[
     return float(low), float(high)
 
 
-def _assumptions(e: Evidence, *, changed: bool = False) -> tuple[Finding, ...]:
+def _check_assumptions(e: Evidence, *, changed: bool = False) -> tuple[Finding, ...]:
     findings = []
     if not e.behaviour_known:
-        findings.append(
-            Finding(
-                "U101",
-                "issue",
-                "the behaviour probabilities were estimated: the guarantee of a distribution-free bound does not hold",
-            )
-        )
+        findings.append(U101.finding("issue"))
     # Smoothing raises weights; a cap read off the log makes all values depend on each other.
-    if changed or any(
-        note.code == "W104" or (note.code == "W102" and "at" not in note.numbers) for note in e.notes
-    ):
-        findings.append(
-            Finding(
-                "U104",
-                "issue",
-                "the weights were transformed: the bound is for the transformed mean, not for the value",
-            )
-        )
+    dependent = (n.check == W104 or (n.check == W102 and "at" not in n.facts) for n in e.notes)
+    if changed or any(dependent):
+        findings.append(U104.finding("issue"))
     return tuple(findings)

@@ -1,176 +1,50 @@
-r"""Estimators of what the evaluation policy is worth: one function for each formula.
+"""Estimators of the value of the target policy: the formulas, their averages over lengths, and MAGIC.
 
-Every estimator takes an :class:`~caliope.evidence.Evidence` and returns a value, or one value for each row
-of its counts. Throughout, :math:`\rho_t = \prod_{j=0}^{t} \pi_e(a_j \mid s_j) / \pi_b(a_j \mid s_j)`, step t
-included: the main text of Raghu et al. (2018) stops at t - 1, its appendix at t, and the appendix is right
-(a reward follows its action). Trajectories may differ in length; one that has ended rests in an absorbing
-state, earns nothing, and keeps its last weight in every denominator.
-
-A ratio whose weights are all zero is nan: never 0, and never a quotient with an epsilon below.
+Every estimator takes an :class:`~caliope.Evidence` and returns a value, or one value per row of its counts.
+Its traits say what it relies on; declare those of your own with :func:`estimator`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from scipy import optimize, special
 
-from caliope.evidence import Evidence
+from caliope._evidence import Evidence, LeaveOneOutCounts
+from caliope._formulas import dm, dr, monte_carlo, ois, ratio, step_is, step_wis, wdr, wdr_terms, wis
+from caliope._ragged import Float, Int
+from caliope._traits import Estimator, Lengths, Traits, core_of, estimator, label, name_of, traits_of
 
+__all__ = [
+    "Estimator",
+    "Traits",
+    "dm",
+    "dr",
+    "estimator",
+    "label",
+    "magic",
+    "monte_carlo",
+    "name_of",
+    "ois",
+    "per_horizon",
+    "phis",
+    "phwdr",
+    "phwis",
+    "step_is",
+    "step_phwis",
+    "step_wis",
+    "traits_of",
+    "wdr",
+    "wis",
+]
 
-class Estimator(Protocol):
-    """A function from evidence to a value, named for tables by ``__name__`` and its first doc line."""
-
-    __name__: str
-
-    def __call__(self, e: Evidence, /) -> Any:
-        """Value of the evaluation policy; one for each row of counts where there are several."""
-
-
-def _ratio(numerator: Any, denominator: Any) -> Any:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.divide(numerator, denominator)
-
-
-def monte_carlo(e: Evidence) -> Any:
-    r"""Mean return: current practice.
-
-    .. math:: \hat V = \frac{1}{n} \sum_i G_i
-
-    What the logged decisions achieved; it ignores the evaluation policy. The baseline of every comparison.
-    """
-    return _ratio(e.total(e.returns), e.n)
-
-
-def ois(e: Evidence) -> Any:
-    r"""Importance sampling.
-
-    .. math:: \hat V = \frac{1}{n} \sum_i \rho^{(i)}_{T_i - 1} G_i
-
-    Unbiased when the behaviour probabilities are exact; its variance grows exponentially with the length.
-
-    References
-    ----------
-    Precup, Sutton & Singh (2000). Raghu et al. (2018), appendix A.
-    """
-    return _ratio(e.total(e.rho[e.layout.last] * e.returns), e.n)
+# Level of the interval around wdr, the distance from which stands for the bias.
+_BIAS_LEVEL = 0.5
 
 
-def step_is(e: Evidence) -> Any:
-    r"""Stepwise importance sampling.
-
-    .. math:: \hat V = \frac{1}{n} \sum_i \sum_t \gamma^t \rho^{(i)}_t r^{(i)}_t
-
-    Also called per-decision IS. Unbiased when the behaviour probabilities are exact; a reward is weighted by
-    the decisions before it and not by those after.
-
-    References
-    ----------
-    Precup, Sutton & Singh (2000). Raghu et al. (2018), appendix A.
-    """
-    return _ratio(e.total(e.sum_steps(e.rho * e.rewards)), e.n)
-
-
-def wis(e: Evidence) -> Any:
-    r"""Weighted importance sampling.
-
-    .. math:: \hat V = \frac{\sum_i \rho^{(i)}_{T_i - 1} G_i}{\sum_i \rho^{(i)}_{T_i - 1}}
-
-    Biased, consistent, never outside the range of the observed returns. With few effective trajectories it
-    is close to the mean return of those few.
-
-    References
-    ----------
-    Precup, Sutton & Singh (2000).
-    """
-    return _ratio(e.total(e.final_weight * e.returns), e.total(e.final_weight))
-
-
-def step_wis(e: Evidence) -> Any:
-    r"""Stepwise weighted importance sampling.
-
-    .. math:: \hat V = \sum_t \gamma^t \frac{\sum_i \rho^{(i)}_t r^{(i)}_t}{\sum_i \rho^{(i)}_t}
-
-    Biased, consistent, lower variance than :func:`step_is`. The denominator runs over all trajectories, those
-    that have ended with their last weight: over the survivors alone the sum tends to something else (10
-    instead of 5.5 where half the episodes last 1 step and half 10).
-
-    It breaks on trajectories of unequal length whose reward comes at the end: the steps at which few remain
-    are each divided by a small sum, and adding a constant to every final reward does not shift the estimate
-    by that constant. :func:`wdr` with any sensible baseline v repairs it.
-
-    References
-    ----------
-    Thomas (2015), consistent weighted per-decision IS. Raghu et al. (2018), appendix A.
-    """
-    return (e.discount * _ratio(e.total_by_time(e.weight * e.rewards), e.weight_by_time())).sum(axis=-1)
-
-
-def dm(e: Evidence) -> Any:
-    r"""Direct method: the approximate model.
-
-    .. math:: \hat V = \frac{1}{n} \sum_i \hat V(s^{(i)}_0), \qquad
-        \hat V(s) = \sum_a \pi_e(a \mid s)\, \hat Q(s, a)
-
-    The paper's AM. It needs no behaviour policy, and is exactly as good as the fitted values.
-    """
-    return _ratio(e.total(_values(e)[e.layout.first]), e.n)
-
-
-def dr(e: Evidence) -> Any:
-    r"""Doubly robust.
-
-    .. math:: \hat V = \frac{1}{n} \sum_i \sum_t \gamma^t
-        \left[ \rho^{(i)}_t \big( r^{(i)}_t - \hat Q^{(i)}_t \big) + \rho^{(i)}_{t-1} \hat V^{(i)}_t \right]
-
-    with :math:`\rho_{-1} = 1`. Unbiased if either the behaviour probabilities or the values are exact. Where the
-    log was cut off, the value of the last state stands for what was not seen.
-
-    References
-    ----------
-    Jiang & Li (2016); the sum equals their backward recursion.
-    """
-    per_step = e.rho * e.residual + e.rho_before * _values(e)
-    return _ratio(e.total(e.sum_steps(per_step)), e.n)
-
-
-def wdr(e: Evidence) -> Any:
-    r"""Weighted doubly robust.
-
-    .. math:: \hat V = \sum_i \sum_t \gamma^t
-        \left[ w^{(i)}_t \big( r^{(i)}_t - \hat Q^{(i)}_t \big) + w^{(i)}_{t-1} \hat V^{(i)}_t \right], \qquad
-        w^{(i)}_t = \frac{\rho^{(i)}_t}{\sum_j \rho^{(j)}_t}, \quad w^{(i)}_{-1} = \frac{1}{n}
-
-    Consistent if either the behaviour probabilities or the values are. The paper's appendix has another
-    1/n in front: the weights already sum to one, and with it the estimate would be V / n.
-
-    References
-    ----------
-    Thomas & Brunskill (2016). Raghu et al. (2018), appendix A.
-    """
-    correction, baseline = wdr_terms(e)
-    return (e.discount * (correction + baseline)).sum(axis=-1)
-
-
-def wdr_terms(e: Evidence) -> tuple[Any, Any]:
-    r"""The two parts of :func:`wdr` at each t, (..., T): corrections, and the baseline :math:`\hat V` before them."""
-    weight = e.weight_by_time()
-    before = np.concatenate([np.asarray(e.n)[..., None], weight[..., :-1]], axis=-1)
-    correction = _ratio(e.total_by_time(e.weight * e.residual), weight)
-    return correction, _ratio(e.total_by_time(e.weight_before * _values(e)), before)
-
-
-def _values(e: Evidence) -> Any:
-    if e.v is None:
-        raise ValueError(
-            "this estimator needs action values: give gather(..., q=...) or Evidence(..., q=, v=)."
-        )
-    return e.v
-
-
-def per_horizon(
-    estimator: Estimator, *, length_weights: Literal["behaviour", "evaluation"] = "behaviour"
-) -> Estimator:
+def per_horizon(estimator: Estimator, *, length_weights: Lengths = "behaviour") -> Estimator:
     r"""Apply an estimator to the trajectories of each length apart, and average over lengths.
 
     .. math:: \hat V = \sum_l W_l \hat V_l, \qquad W_l = \frac{n_l}{n}
@@ -179,62 +53,229 @@ def per_horizon(
 
     Plain importance sampling it leaves as it is (``phis`` equals ``ois``). The others tend to
     :math:`\sum_l P_b(L = l)\, E_e[G \mid L = l]`, which is not the value of a policy that changes how long
-    episodes last. With ``length_weights="evaluation"``, :math:`W_l = \sum_{i \in l} \rho^{(i)} /
+    trajectories last. With ``length_weights="evaluation"``, :math:`W_l = \sum_{i \in l} \rho^{(i)} /
     \sum_i \rho^{(i)}`, ``per_horizon(wis)`` is ``wis`` itself. A length that occurs once contributes that
     trajectory's own return whatever the policy (on-policy leakage); diagnostics report its share.
 
     A length whose trajectories all have weight zero says nothing: it is left out, the remaining
     :math:`W_l` are scaled up, and diagnostics report the share that was lost.
 
+    Parameters
+    ----------
+    estimator : callable
+        A function of evidence, one of these or your own.
+    length_weights : {"behaviour", "evaluation"}
+        Whether lengths are averaged as the behaviour policy or as the target policy produces them.
+
+    Returns
+    -------
+    callable
+        The average, an estimator with the traits of the one inside.
+
     References
     ----------
     Doroudi, Thomas & Brunskill (2017). Raghu et al. (2018), appendix A.
+
+    Examples
+    --------
+    >>> e = Evidence([1, 2, 5], np.log([1, 3, 3]), offsets=[0, 1, 2, 3])
+    >>> float(per_horizon(wis)(e)) == float(wis(e))  # all of one length
+    True
     """
     if length_weights not in ("behaviour", "evaluation"):
         raise ValueError(f"length_weights must be 'behaviour' or 'evaluation', got {length_weights!r}.")
 
-    def lifted(e: Evidence) -> Any:
+    def average(e: Evidence) -> Any:
         value: Any = 0.0
         kept: Any = 0.0
         for members, part in e.by_length():
             mass = part.total(e.final_weight[members])
-            share = part.n / e.n if length_weights == "behaviour" else _ratio(mass, e.total(e.final_weight))
+            share = part.n / e.n if length_weights == "behaviour" else ratio(mass, e.total(e.final_weight))
             estimate = estimator(part)
             lost = np.isnan(estimate) & (mass == 0) | (part.n == 0)
             value = value + np.where(lost, 0.0, share * np.where(lost, 0.0, estimate))
             kept = kept + np.where(lost, 0.0, share)
-        return _ratio(value, kept)[()]
+        return ratio(value, kept)[()]
 
     suffix = "" if length_weights == "behaviour" else "_by_evaluation_lengths"
     lengths = "" if length_weights == "behaviour" else ", lengths of the target"
     name = label(estimator)
-    lifted.__name__ = f"per_horizon_{name_of(estimator)}{suffix}"
-    lifted.__doc__ = f"Per-horizon {name if name[:2].isupper() else name[0].lower() + name[1:]}{lengths}."
-    lifted.__wrapped__ = estimator  # type: ignore[attr-defined]
-    lifted.length_weights = length_weights  # type: ignore[attr-defined]
-    return lifted
+    title = f"Per-horizon {name if name[:2].isupper() else name[0].lower() + name[1:]}{lengths}"
+    average.__name__ = f"per_horizon_{name_of(estimator)}{suffix}"
+    average.__doc__ = f"{title}."
+    inner = replace(traits_of(estimator), label=title, core=core_of(estimator))
+    average.traits = _average_lengths(inner, length_weights)  # type: ignore[attr-defined]
+    return average
 
 
-def name_of(estimator: Estimator) -> str:
-    """What an estimator is called in code; a ``functools.partial`` goes by its function."""
-    return str(
-        getattr(estimator, "__name__", None)
-        or getattr(getattr(estimator, "func", None), "__name__", "estimator")
-    )
+def _average_lengths(traits: Traits, lengths: Lengths) -> Traits:
+    # The mean of weighted returns is the mean of its means by length: nothing depends on the lengths.
+    mean = traits.declared and traits.uses == {"weights"} and not (traits.normalised or traits.by_step)
+    against = tuple(_average_lengths(other, lengths) for other in traits.against)
+    return replace(traits, lengths=None if mean else lengths, against=against)
 
 
-def label(estimator: Estimator) -> str:
-    """What an estimator is called in a table: the first line of its docstring."""
-    function = getattr(estimator, "func", estimator)
-    return (getattr(function, "__doc__", None) or name_of(estimator)).strip().splitlines()[0].rstrip(".")
+def _define(name: str, estimator: Estimator, meaning: str, *, value: float) -> Estimator:
+    """Give an average over lengths a name of its own and a docstring, with its value in the example."""
+    estimator.__name__ = name  # type: ignore[attr-defined]
+    estimator.__doc__ = f"""{label(estimator)}.
 
+    {meaning} See :func:`per_horizon`.
 
-def _named(name: str, estimator: Estimator) -> Estimator:
-    estimator.__name__ = name
+    Parameters
+    ----------
+    e : Evidence
+        Rewards and log-ratios, and ``q`` and ``v`` where the estimator inside needs values.
+
+    Returns
+    -------
+    float or numpy.ndarray
+        The value, nan where every weight is 0; one per row of counts.
+
+    Examples
+    --------
+    >>> e = Evidence([1, 3, 5], np.log([2, 3, 4]), [0, 1, 2, 3], q=[1, 2, 4], v=[1, 2, 3])
+    >>> round(float({name}(e)), 3)
+    {value}
+    """
     return estimator
 
 
-phis = _named("phis", per_horizon(ois))
-phwis = _named("phwis", per_horizon(wis))
-step_phwis = _named("step_phwis", per_horizon(step_wis))
-phwdr = _named("phwdr", per_horizon(wdr))
+phis = _define("phis", per_horizon(ois), "The same number as :func:`ois`.", value=10.333)
+phwis = _define("phwis", per_horizon(wis), "One :func:`wis` per length.", value=3.444)
+step_phwis = _define("step_phwis", per_horizon(step_wis), "One :func:`step_wis` per length.", value=3.444)
+phwdr = _define("phwdr", per_horizon(wdr), "One :func:`wdr` per length.", value=2.778)
+
+
+@estimator(
+    label="MAGIC: blend of direct and doubly robust",
+    uses={"weights", "values"},
+    normalised=True,
+    by_step=True,
+)
+def magic(e: Evidence) -> Any:
+    r"""Blend the direct method and weighted doubly robust by how far each can be believed.
+
+    .. math:: \hat V = x^\top g, \qquad x = \arg\min_{x \in \Delta} x^\top (\Omega + b b^\top) x
+
+    :math:`g^{(j)}` follows the weighted doubly robust estimate for j steps and the fitted values from there on:
+    from :func:`dm` (no step) to :func:`wdr` (all). :math:`\Omega` is the covariance of these estimates, from the
+    influence of the trajectories, and :math:`b_j` the distance of :math:`g^{(j)}` from a 50% interval around wdr
+    (the reference implementation's recommendation once the covariance has its factor n; the paper has 10%).
+
+    The blend is chosen from the data and has no derivative: of the intervals only those by resampling work, and
+    ``delta_method`` raises.
+
+    Parameters
+    ----------
+    e : Evidence
+        The log, with ``q`` and ``v``.
+
+    Returns
+    -------
+    float or numpy.ndarray
+        The value, nan where one of the partial estimates is; one per row of counts.
+
+    References
+    ----------
+    Thomas & Brunskill (2016), data-efficient off-policy policy evaluation.
+
+    Examples
+    --------
+    >>> e = Evidence([1, 3, 5], np.log([2, 0.5, 3]), [0, 2, 3], gamma=0.5, q=[1, 2, 4], v=[1, 2, 3])
+    >>> bool(dm(e) <= magic(e) <= wdr(e))
+    True
+    """
+    return blend(e, np.arange(-1, e.layout.horizon))
+
+
+def blend(e: Evidence, steps: Int) -> Any:
+    """Blend the partial estimates that follow the log for the named numbers of steps, as :func:`magic` does.
+
+    Parameters
+    ----------
+    e : Evidence
+        The log, with ``q`` and ``v``.
+    steps : numpy.ndarray of int
+        Last step of each partial estimate, from 0; -1 for none, which is the direct method.
+
+    Returns
+    -------
+    float or numpy.ndarray
+        The value; one per row of counts.
+
+    Examples
+    --------
+    >>> e = Evidence([1, 3, 5], np.log([2, 0.5, 3]), [0, 2, 3], gamma=0.5, q=[1, 2, 4], v=[1, 2, 3])
+    >>> blend(e, np.array([-1])) == float(dm(e))
+    True
+    """
+    if isinstance(e.counts, LeaveOneOutCounts):
+        rows = np.tile(e.counts.base, (len(e.counts.which), 1))
+        if np.iscomplexobj(e.counts.step):
+            raise TypeError("magic chooses its blend from the data and has no derivative; use the bootstrap.")
+        rows[np.arange(len(rows)), e.counts.which] += e.counts.step
+        return blend(e.with_counts(rows), steps)
+    if isinstance(e.counts, np.ndarray) and e.counts.ndim == 2:
+        return np.array([blend(e.with_counts(row), steps) for row in e.counts])
+    g = partial_estimates(e)[steps + 1]
+    if not np.isfinite(g).all():
+        return float("nan")
+    u = _differentiate(e)
+    chosen = u[:, steps + 1]
+    omega = chosen.T @ chosen
+    whole, se = partial_estimates(e)[-1], float(np.sqrt((u[:, -1] ** 2).sum()))
+    arm = special.ndtri((1 + _BIAS_LEVEL) / 2) * se
+    bias = np.maximum(np.abs(g - whole) - arm, 0.0) * np.sign(g - whole)
+    return float(_minimise_on_simplex(omega + np.outer(bias, bias)) @ g)
+
+
+def partial_estimates(e: Evidence) -> Any:
+    r"""Compute the estimates :math:`g^{(j)}` between the direct method and weighted doubly robust.
+
+    Parameters
+    ----------
+    e : Evidence
+        The log, with ``q`` and ``v``.
+
+    Returns
+    -------
+    numpy.ndarray, (..., T + 1)
+        From j = -1 (the direct method) to j = T - 1 (weighted doubly robust).
+
+    Examples
+    --------
+    >>> e = Evidence([1, 3, 5], np.log([2, 0.5, 3]), [0, 2, 3], gamma=0.5, q=[1, 2, 4], v=[1, 2, 3])
+    >>> partial_estimates(e).tolist()
+    [2.0, 3.0, 3.125]
+    """
+    correction, baseline = wdr_terms(e)
+    followed = np.cumsum(e.discount * (correction + baseline), axis=-1)
+    zero = np.zeros_like(followed[..., :1])
+    tail = np.concatenate([e.discount * baseline, zero], axis=-1)
+    return np.concatenate([zero, followed], axis=-1) + tail
+
+
+def _differentiate(e: Evidence) -> Float:
+    """Differentiate each partial estimate in each trajectory, (n, T + 1): the squares sum to the variance."""
+    h, base = 1e-100, np.ones(len(e)) if e.counts is None else e.counts
+    counts = LeaveOneOutCounts(np.asarray(base), np.arange(len(e)), np.full(len(e), 1j * h))
+    # A trajectory counted c times is c independent ones, each with the influence of one.
+    return partial_estimates(e.with_counts(counts)).imag / h * np.sqrt(np.asarray(base))[:, None]
+
+
+def _minimise_on_simplex(matrix: Float) -> Float:
+    """Minimise x' M x over non-negative x that sum to 1."""
+    size, spread = len(matrix), np.sqrt(np.diag(matrix))
+    # Without variance and bias: nothing is better.
+    if (spread == 0).any():
+        return (spread == 0) / (spread == 0).sum()
+    # In units of each one's own spread, y = spread * x; the sum becomes a' y.
+    values, vectors = np.linalg.eigh(matrix / spread[:, None] / spread)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    a = spread.min() / spread
+    # The least y' C y + (a' y - 1)^2 lies on the same ray as the least y' C y with a' y = 1: along a ray on which
+    # y' C y / (a' y)^2 = q its minimum is q / (1 + q), which rises with q. So non-negative least squares will do.
+    y, _ = optimize.nnls(np.vstack([root, a]), np.append(np.zeros(size), 1.0), maxiter=100 * size)
+    x = y / spread
+    return x / x.sum()

@@ -1,13 +1,12 @@
-"""Small processes with large contrasts: random ones, bandits, and a clinic with a variable that may be hidden.
+"""Random decision processes, bandits, and a clinic with a variable that may be hidden.
 
-ICU-Sepsis has policies whose values hardly differ; in the random processes here they differ by up to two standard
-deviations of the return, in the clinic by a third of one, so that an estimator which merely repeats what was done is
-found out. Every :class:`Problem` has a behaviour policy,
-evaluation policies of growing distance, and the exact value of each.
+In ICU-Sepsis the values of policies hardly differ. Here they differ by up to two standard deviations of the return (in
+the clinic by a third of one), so that an estimator that returns the mean of the log is clearly wrong. Every
+:class:`Problem` has a behaviour policy, target policies of growing distance, and the exact value of each.
 
-What is logged is not the number of a state but measurements of it, scattered within a ball around the centre of the
-state. The balls do not touch: the state is a function of the measurements, so that policies and values stay exact,
-while a behaviour model has something to fit. Where a variable is hidden, states that differ only in it share a centre.
+A log holds measurements of a state, scattered within a ball around the centre of the state. The balls do not touch, so
+the state is a function of the measurements, and policies and values stay exact. Where a variable is hidden, states
+that differ only in it share a centre.
 """
 
 from __future__ import annotations
@@ -20,39 +19,73 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist, pdist
 from scipy.special import softmax
 
+from caliope._policies import check_probabilities
+from caliope._ragged import Float, Int
+from caliope._trajectories import Trajectories
+from caliope._validation import check_gamma
 from caliope.domains.tabular import TabularMDP
-from caliope.policies import check_probabilities
-from caliope.ragged import Float, Int
-from caliope.trajectories import Trajectories, check_gamma
 
-N_FEATURES = 6  # of the measurements
-SPARSITY = 0.3  # of the Dirichlet law of transitions: most of the chance goes to a few states
-ENDING = 0.1  # chance to end after a step, uniform from 0 to this for each state and action
-SURPRISE = (
-    0.5  # standard deviation of the part of a reward that depends on the next state; the other part has 1
-)
-PREFERENCE = 1.0  # standard deviation of the logits of a random policy
-STRENGTH = 0.5  # a tilt multiplies odds by exp(-this) for the worst action up to exp(this) for the best
-MILD, STRONG = 0.2, 0.5  # shares of the decisions that the best policy takes over
+# Number of measurements.
+N_FEATURES = 6
+# Parameter of the Dirichlet law of transitions: most of the chance goes to a few states.
+SPARSITY = 0.3
+# Chance to end after a step, uniform from 0 to this for each state and action.
+ENDING = 0.1
+# Standard deviation of the part of a reward that depends on the next state; the other part has 1.
+SURPRISE = 0.5
+# Standard deviation of the logits of a random policy.
+PREFERENCE = 1.0
+# A tilt multiplies odds by exp(-this) for the worst action up to exp(this) for the best.
+STRENGTH = 0.5
+# Shares of the decisions by the best policy.
+MILD, STRONG = 0.2, 0.5
 
-SEVERITIES, DOSES = 5, 3  # of the clinic
+# Numbers of severities and doses in the clinic.
+SEVERITIES, DOSES = 5, 3
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A process, who acts in it, and who might.
+    """A decision process with its behaviour policy and target policies.
 
-    Tables have a row for each state, those of absorbing states unused.
+    Tables have one row per state; rows of absorbing states are unused.
+
+    Parameters
+    ----------
+    name : str
+        Name of the problem.
+    process : TabularMDP
+        Transitions and rewards.
+    behaviour : (S, A)
+        The behaviour policy.
+    best : (S, A)
+        The best policy, one action for each centre.
+    weights : (S, A)
+        Weights of a tilt towards better actions, for each centre.
+    unrelated : (S, A)
+        A policy drawn at random, for each centre.
+    seen : (S,)
+        Number of the centre of each state; -1 for absorbing ones.
+    centres : (C, d)
+        Centres of the measurements.
+
+    Examples
+    --------
+    >>> problem = random_mdp(horizon=5, rng=0)
+    >>> problem.simulate(100, rng=1)
+    Trajectories(100 trajectories of 1 to 5 steps, 451 steps, 6 features, 5 actions)
+    >>> round(problem.value(problem.behaviour), 3), round(problem.value(problem.best), 3)
+    (1.008, 6.511)
     """
 
     name: str
     process: TabularMDP
-    behaviour: Float  # (S, A)
-    best: Float  # (S, A), one action for each centre
-    weights: Float  # (S, A), of a tilt towards the better actions, for each centre
-    unrelated: Float  # (S, A), drawn at random for each centre
-    seen: Int  # (S,), the centre each state is seen at; -1 for absorbing ones
-    centres: Float  # (C, d)
+    behaviour: Float
+    best: Float
+    weights: Float
+    unrelated: Float
+    seen: Int
+    centres: Float
 
     @property
     def n_actions(self) -> int:
@@ -60,7 +93,7 @@ class Problem:
         return int(self.behaviour.shape[1])
 
     def targets(self) -> dict[str, Float]:
-        """Evaluation policies from practice away, each (S, A).
+        """Return target policies of growing distance from current practice, each (S, A).
 
         Three can be stated relative to practice: ``mix(practice, problem.reading(problem.best), 0.2)``, the same
         with 0.5, and ``tilt(practice, problem.weigh)``.
@@ -75,19 +108,44 @@ class Problem:
         }
 
     def value(self, policy: ArrayLike, *, gamma: float = 1.0) -> float:
-        """Exact value of a policy (S, A)."""
+        """Compute the exact value of a policy.
+
+        Parameters
+        ----------
+        policy : (S, A)
+            Probabilities of the actions in each state.
+        gamma : float
+            Discount in [0, 1].
+
+        Returns
+        -------
+        float
+            Expected discounted return.
+        """
         check_gamma(gamma)
         return self.process.value(self._table(policy), gamma)
 
     def simulate(
         self, n: int, *, rng: int | np.random.Generator, policy: ArrayLike | None = None
     ) -> Trajectories:
-        """Log n episodes of a policy (S, A), by default the behaviour policy.
+        """Simulate a log of a policy.
 
-        Columns: ``behaviour`` (true probability of the logged action), ``state`` (its number, hidden) and ``time``.
+        Parameters
+        ----------
+        n : int
+            Number of trajectories.
+        rng : int or Generator
+            Seed.
+        policy : (S, A), optional
+            By default the behaviour policy.
+
+        Returns
+        -------
+        Trajectories
+            Columns ``behaviour`` (true probability of the logged action), ``state`` (hidden) and ``time``.
         """
         if n < 1:
-            raise ValueError(f"need n >= 1 episodes, got {n}.")
+            raise ValueError(f"need n >= 1 trajectories, got {n}.")
         rng = np.random.default_rng(rng)
         latent = self.process.simulate(self._table(policy), n, rng=rng)
         state = latent.states[:, 0].astype(np.int64)
@@ -101,35 +159,35 @@ class Problem:
         )
 
     def true_probabilities(self, data: Trajectories, policy: ArrayLike | None = None) -> Float:
-        """Probability of every action at every step under a policy (S, A), the behaviour's by default, (N, A)."""
+        """Return the probability of every action at every step, (N, A), by default of the behaviour policy."""
         return self._table(policy)[data["state"]]
 
     def reading(self, policy: ArrayLike) -> Reading:
-        """A policy (S, A) as one of measurements; it must not depend on what is hidden."""
+        """Return a policy (S, A) as a policy of measurements; it must not depend on what is hidden."""
         return Reading(self.centres, self._rows(self._table(policy)))
 
     def weigh(self, X: ArrayLike) -> Float:
-        """Weights of the tilt at measurements, (N, A)."""
+        """Return the weights of the tilt at measurements, (N, A)."""
         return Reading(self.centres, self._rows(self.weights)).predict_proba(X)
 
     def _table(self, policy: ArrayLike | None) -> Float:
-        given = self.behaviour if policy is None else np.asarray(policy, dtype=np.float64)
-        if given.shape != self.behaviour.shape:
+        table = self.behaviour if policy is None else np.asarray(policy, dtype=np.float64)
+        if table.shape != self.behaviour.shape:
             raise ValueError(
-                f"{self.name}: a policy is a table of shape {self.behaviour.shape}, got {given.shape}."
+                f"{self.name}: a policy must be a table of shape {self.behaviour.shape}, got {table.shape}."
             )
-        return check_probabilities(given, self.name)
+        return check_probabilities(table, self.name)
 
     def _rows(self, table: Float) -> Float:
-        """A row for each centre of a table with one for each state."""
+        """Return one row per centre of a table with one row per state."""
         rows, living = np.zeros((len(self.centres), self.n_actions)), self.seen >= 0
         rows[self.seen[living]] = table[living]
         if not np.allclose(rows[self.seen[living]], table[living]):
-            raise ValueError(f"{self.name}: this policy treats states differently that look alike.")
+            raise ValueError(f"{self.name}: this policy differs between states with the same measurements.")
         return rows
 
     def _scatter(self, n: int, rng: np.random.Generator) -> Float:
-        """Points uniform in a ball just smaller than half of the way between the nearest two centres, (n, d)."""
+        """Draw points in a ball of just less than half the distance of the nearest two centres, (n, d)."""
         d = self.centres.shape[1]
         away = rng.standard_normal((n, d))
         radius = 0.49 * pdist(self.centres).min() * rng.random(n) ** (1 / d)
@@ -138,10 +196,23 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A policy that reads the state off its measurements: the nearest centre."""
+    """A policy of measurements: that of the nearest centre.
 
-    centres: Float  # (C, d)
-    table: Float  # (C, A)
+    Parameters
+    ----------
+    centres : (C, d)
+        Centres of the measurements.
+    table : (C, A)
+        Probabilities of the actions at each centre.
+
+    Examples
+    --------
+    >>> Reading(np.array([[0.0], [1.0]]), np.array([[0.9, 0.1], [0.2, 0.8]])).predict_proba([[0.75]]).tolist()
+    [[0.2, 0.8]]
+    """
+
+    centres: Float
+    table: Float
 
     @cached_property
     def classes_(self) -> Int:
@@ -149,7 +220,7 @@ class Reading:
         return np.arange(self.table.shape[1])
 
     def predict_proba(self, X: ArrayLike) -> Float:
-        """The row of the nearest centre, (N, A)."""
+        """Return the row of the nearest centre, (N, A)."""
         x = np.asarray(X, dtype=np.float64)
         if not np.isfinite(x).all():
             raise ValueError("measurements must be finite.")
@@ -159,11 +230,30 @@ class Reading:
 def random_mdp(
     states: int = 20, actions: int = 5, *, horizon: int, rng: int | np.random.Generator
 ) -> Problem:
-    r"""A process drawn at random; horizon 1 makes it a contextual bandit.
+    r"""Draw a random decision process; horizon 1 makes it a contextual bandit.
 
     Transitions are Dirichlet(0.3), the chance to end after a step is uniform from 0 to 0.1 for each state and action,
     rewards are :math:`N(0, 1)` for each state and action plus :math:`N(0, 0.5^2)` for each next state, and the
     behaviour policy and the unrelated one are softmax of :math:`N(0, 1)`. Starts are uniform.
+
+    Parameters
+    ----------
+    states, actions : int
+        Numbers of states and actions, from 2.
+    horizon : int
+        Largest number of steps.
+    rng : int or Generator
+        Seed.
+
+    Returns
+    -------
+    Problem
+        The process and its policies.
+
+    Examples
+    --------
+    >>> random_mdp(horizon=1, rng=0).name
+    'bandit, 5 actions'
     """
     if states < 2 or actions < 2 or horizon < 1:
         raise ValueError(
@@ -182,20 +272,36 @@ def random_mdp(
     behaviour = softmax(rng.normal(scale=PREFERENCE, size=(states + 1, actions)), axis=1)
     kind = "bandit" if horizon == 1 else f"random, horizon {horizon}"
     seen = np.where(absorbing, -1, np.arange(states + 1))
-    return _problem(f"{kind}, {actions} actions", process, behaviour, seen, rng)
+    return _make_problem(f"{kind}, {actions} actions", process, behaviour, seen, rng)
 
 
 def clinic(*, hidden: bool, rng: int | np.random.Generator = 0) -> Problem:
-    """Patients of five severities, some of them frail; the clinicians know who, and the log may not.
+    """Make a clinic: patients of five severities, some of them frail, which the log may not say.
 
     Three doses every four hours, for 12 steps at most. Patients improve with chance 0.34 - 0.06 severity + (0, 0.15,
     0.30) for the doses - 0.08 if frail, and worsen with chance 0.06 + 0.07 severity + (0, 0.01, 0.10) (1 - severity /
     4) - (0, 0.12, 0.25) severity / 4 + 0.08 if frail. Who improves from severity 0 is discharged, +1; who worsens
     from 4 dies, -1. They come with severity 1 (10 of 100), 2, 3 or 4 (30 each), and half are frail. Clinicians give
-    more to the sicker and the frail: logits (1.5, 0, -1.5) + (0, 0.3, 0.5) severity + (0, 0.8, 1.6) if frail. ``rng``
-    places the centres and draws the unrelated policy.
+    more to the sicker and the frail: logits (1.5, 0, -1.5) + (0, 0.3, 0.5) severity + (0, 0.8, 1.6) if frail.
+
+    Parameters
+    ----------
+    hidden : bool
+        True if frailty is an unmeasured confounder.
+    rng : int or Generator
+        Seed of the centres and of the unrelated policy.
+
+    Returns
+    -------
+    Problem
+        The process and its policies.
+
+    Examples
+    --------
+    >>> clinic(hidden=True).name
+    'clinic, frailty hidden'
     """
-    process, severity, frail = _clinic()
+    process, severity, frail = _clinic_process()
     gone = process.absorbing
     logits = (
         np.array([1.5, 0.0, -1.5]) + np.outer(severity, [0.0, 0.3, 0.5]) + np.outer(frail, [0.0, 0.8, 1.6])
@@ -203,11 +309,27 @@ def clinic(*, hidden: bool, rng: int | np.random.Generator = 0) -> Problem:
     alike = severity if hidden else severity + SEVERITIES * frail
     name = f"clinic, frailty {'hidden' if hidden else 'seen'}"
     seen = np.where(gone, -1, alike)
-    return _problem(name, process, softmax(logits, axis=1), seen, np.random.default_rng(rng))
+    return _make_problem(name, process, softmax(logits, axis=1), seen, np.random.default_rng(rng))
 
 
 def suite(*, rng: int | np.random.Generator) -> tuple[Problem, ...]:
-    """Nine problems: five random ones with horizons from 5 to 20, two bandits, and the clinic seen and hidden."""
+    """Make nine problems: five random ones with horizons from 5 to 20, two bandits, the clinic seen and hidden.
+
+    Parameters
+    ----------
+    rng : int or Generator
+        Seed.
+
+    Returns
+    -------
+    tuple of Problem
+        The nine problems.
+
+    Examples
+    --------
+    >>> [problem.name for problem in suite(rng=0)][-2:]
+    ['clinic, frailty seen', 'clinic, frailty hidden']
+    """
     rng = np.random.default_rng(rng)
     return (
         *(random_mdp(horizon=horizon, rng=rng) for horizon in (5, 8, 10, 15, 20)),
@@ -218,8 +340,8 @@ def suite(*, rng: int | np.random.Generator) -> tuple[Problem, ...]:
     )
 
 
-def _clinic() -> tuple[TabularMDP, Int, Int]:
-    """The process of the clinic, and the severity and frailty of its states: ten, then discharged, then dead."""
+def _clinic_process() -> tuple[TabularMDP, Int, Int]:
+    """Make the process of the clinic, and the severity and frailty of its ten states, discharged and dead."""
     severity = np.append(np.tile(np.arange(SEVERITIES), 2), [0, 0])
     frail = np.append(np.repeat([0, 1], SEVERITIES), [0, 0])
     states, discharged, dead = len(severity), len(severity) - 2, len(severity) - 1
@@ -239,7 +361,7 @@ def _clinic() -> tuple[TabularMDP, Int, Int]:
     return TabularMDP(initial, transitions, rewards, number >= discharged, horizon=12), severity, frail
 
 
-def _problem(
+def _make_problem(
     name: str, process: TabularMDP, behaviour: Float, seen: Int, rng: np.random.Generator
 ) -> Problem:
     n_centres, n_actions = int(seen.max()) + 1, behaviour.shape[1]
@@ -261,7 +383,7 @@ def _problem(
 
 
 def _optimal_values(process: TabularMDP, seen: Int) -> Float:
-    """Undiscounted values of the first action if all others are optimal, (S, A); averaged where states look alike."""
+    """Compute optimal undiscounted values, (S, A), averaged over states with the same centre."""
     earned = np.einsum("sau,sau->sa", process.transitions, process.rewards)
     q = earned
     for _ in range(process.horizon - 1):

@@ -1,4 +1,4 @@
-"""Small Markov decision processes: simulated, solved, and written out trajectory by trajectory."""
+"""Tabular decision processes with exact values, and the classic examples ModelWin and ModelFail."""
 
 from __future__ import annotations
 
@@ -10,12 +10,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caliope.ragged import Bool, Float, Int
-from caliope.trajectories import Trajectories
+from caliope._ragged import Bool, Float, Int
+from caliope._trajectories import Trajectories
 
 
 class Path(NamedTuple):
-    """One trajectory that can happen, and how likely it is under the policy that was asked for."""
+    """One possible trajectory, and its probability under a policy.
+
+    Parameters
+    ----------
+    probability : float
+        Probability under the policy.
+    states, actions, rewards : tuple
+        One entry per step.
+
+    Examples
+    --------
+    >>> sum(path.probability for path in MODEL_FAIL.paths(MODEL_FAIL_LOGGED))
+    1.0
+    """
 
     probability: float
     states: tuple[int, ...]
@@ -27,14 +40,33 @@ class Path(NamedTuple):
 class TabularMDP:
     """A decision process with numbered states, of which some are absorbing, over a fixed number of steps.
 
-    An episode ends on arrival in an absorbing state, or after ``horizon`` steps. Policies are tables of shape
-    (S, A).
+    A trajectory ends on arrival in an absorbing state, or after ``horizon`` steps. Policies are tables (S, A).
+
+    Parameters
+    ----------
+    initial : (S,)
+        Probability of each state at the start.
+    transitions : (S, A, S)
+        Probability of each next state; every row out of a state that is not absorbing sums to 1.
+    rewards : (S, A, S) or (S, A)
+        Rewards, with or without the next state.
+    absorbing : (S,)
+        True for states where a trajectory ends.
+    horizon : int
+        Largest number of steps.
+
+    Examples
+    --------
+    >>> MODEL_WIN.value(MODEL_WIN_TARGET)
+    0.92
+    >>> MODEL_WIN.simulate(MODEL_WIN_LOGGED, 100, rng=0)
+    Trajectories(100 trajectories of 20 steps, 2000 steps, 1 feature, 2 actions)
     """
 
-    initial: Float  # (S,)
-    transitions: Float  # (S, A, S)
-    rewards: Float  # (S, A, S), or (S, A) where the next state does not matter
-    absorbing: Bool  # (S,)
+    initial: Float
+    transitions: Float
+    rewards: Float
+    absorbing: Bool
     horizon: int
 
     def __post_init__(self) -> None:
@@ -50,7 +82,7 @@ class TabularMDP:
             raise ValueError("initial and every row of transitions out of a living state must sum to 1.")
 
     def state_values(self, policy: ArrayLike, gamma: float) -> Float:
-        r""":math:`V_t(s)` under a policy, by dynamic programming, (T + 1, S); the last row, after the end, is 0."""
+        r"""Compute :math:`V_t(s)` under a policy, by dynamic programming, (T + 1, S); the last row is 0."""
         policy = np.asarray(policy, dtype=np.float64)
         reward = (policy * self._expected_rewards).sum(axis=1)
         step = np.einsum("sa,sat->st", policy, self.transitions)
@@ -60,14 +92,27 @@ class TabularMDP:
         return v
 
     def action_values(self, policy: ArrayLike, gamma: float) -> Float:
-        r""":math:`Q_t(s, a)` under a policy, by dynamic programming, (T, S, A)."""
+        r"""Compute :math:`Q_t(s, a)` under a policy, by dynamic programming, (T, S, A)."""
         following = self.state_values(policy, gamma)[1:]
         return self._expected_rewards + gamma * np.einsum(
             "sau,tu->tsa", self.transitions, following, optimize=True
         )
 
     def value(self, policy: ArrayLike, gamma: float = 1.0) -> float:
-        """Exact value of a policy."""
+        """Compute the exact value of a policy.
+
+        Parameters
+        ----------
+        policy : (S, A)
+            Probabilities of the actions in each state.
+        gamma : float
+            Discount in [0, 1].
+
+        Returns
+        -------
+        float
+            Expected discounted return.
+        """
         return float(self.initial @ self.state_values(policy, gamma)[0])
 
     @cached_property
@@ -75,19 +120,34 @@ class TabularMDP:
         return np.einsum("sau,sau->sa", self.transitions, self.rewards)
 
     def simulate(self, policy: ArrayLike, n: int, *, rng: int | np.random.Generator) -> Trajectories:
-        """Log n episodes under a policy; column ``behaviour`` holds the probability of each logged action."""
+        """Simulate a log of a policy.
+
+        Parameters
+        ----------
+        policy : (S, A)
+            Probabilities of the actions in each state.
+        n : int
+            Number of trajectories.
+        rng : int or Generator
+            Seed.
+
+        Returns
+        -------
+        Trajectories
+            With columns ``behaviour``, the probability of each logged action, and ``time``.
+        """
         rng = np.random.default_rng(rng)
         policy = np.asarray(policy, dtype=np.float64)
         state = _sample(np.broadcast_to(self.initial, (n, len(self.initial))), rng)
-        who, steps = np.arange(n), []
+        alive, steps = np.arange(n), []
         for t in range(self.horizon):
             action = _sample(policy[state], rng)
             following = _sample(self.transitions[state, action], rng)
             reward = self.rewards[state, action, following]
-            steps.append((who, np.full(len(who), t), state, action, reward, policy[state, action]))
+            steps.append((alive, np.full(len(alive), t), state, action, reward, policy[state, action]))
             going = ~self.absorbing[following]
-            who, state = who[going], following[going]
-            if not len(who):
+            alive, state = alive[going], following[going]
+            if not len(alive):
                 break
         owner, time, states, actions, rewards, chance = map(np.concatenate, zip(*steps, strict=True))
         order = np.lexsort((time, owner))
@@ -102,7 +162,7 @@ class TabularMDP:
         )
 
     def paths(self, policy: ArrayLike) -> Iterator[Path]:
-        """Every trajectory that has a chance under a policy: expectations without Monte Carlo."""
+        """Yield every possible trajectory under a policy, for expectations without Monte Carlo."""
         policy = np.asarray(policy, dtype=np.float64)
         stack = [Path(p, (s,), (), ()) for s, p in enumerate(self.initial.tolist()) if p > 0]
         while stack:
@@ -118,7 +178,63 @@ class TabularMDP:
 
 
 def _sample(proba: Float, rng: np.random.Generator) -> Int:
-    """One column a row, by inversion."""
+    """Draw one column per row, by inversion."""
     cumulative = proba.cumsum(axis=1)
     drawn = rng.random(len(proba))[:, None] * cumulative[:, -1:]
     return (drawn >= cumulative).sum(axis=1)
+
+
+MODEL_WIN_LOGGED = np.tile([0.73, 0.27], (3, 1))
+MODEL_WIN_TARGET = np.tile([0.27, 0.73], (3, 1))
+
+MODEL_WIN = TabularMDP(
+    initial=np.array([1.0, 0.0, 0.0]),
+    # From state 0 an action leads to the good state 1 with chance 0.4 or 0.6, else to the bad state 2; both lead back.
+    transitions=np.array([[[0, 0.4, 0.6], [0, 0.6, 0.4]], [[1, 0, 0], [1, 0, 0]], [[1, 0, 0], [1, 0, 0]]]),
+    rewards=np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]),
+    absorbing=np.zeros(3, dtype=bool),
+    horizon=20,
+)
+"""ModelWin of Thomas and Brunskill (2016): fully observed, so that a model is exact. V = 0.92 for the target."""
+
+MODEL_FAIL_LOGGED = np.tile([0.88, 0.12], (4, 1))
+MODEL_FAIL_TARGET = np.tile([0.12, 0.88], (4, 1))
+
+MODEL_FAIL = TabularMDP(
+    initial=np.array([1.0, 0.0, 0.0, 0.0]),
+    # The first action decides between an upper and a lower state; the second decides nothing.
+    transitions=np.eye(4)[np.array([[1, 2], [3, 3], [3, 3], [3, 3]])],
+    rewards=np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0], [0.0, 0.0]]),
+    absorbing=np.array([False, False, False, True]),
+    horizon=2,
+)
+"""ModelFail of Thomas and Brunskill (2016): states cannot be told apart (hide_states). V = -0.76 for the target."""
+
+
+def hide_states(data: Trajectories) -> Trajectories:
+    """Return the same log with all states equal, as ModelFail is observed.
+
+    Parameters
+    ----------
+    data : Trajectories
+        A log of :data:`MODEL_FAIL`.
+
+    Returns
+    -------
+    Trajectories
+        The log with states of 0.
+
+    Examples
+    --------
+    >>> data = hide_states(MODEL_FAIL.simulate(MODEL_FAIL_LOGGED, 10, rng=0))
+    >>> bool((data.states == 0).all())
+    True
+    """
+    return Trajectories(
+        np.zeros_like(data.states),
+        data.actions,
+        data.rewards,
+        data.offsets,
+        n_actions=data.n_actions,
+        columns=data.columns,
+    )

@@ -1,16 +1,15 @@
-"""A zoo of behaviour policies with known probabilities: 25 actions, and a shape that suits one model or another.
+"""A zoo of behaviour policies with 25 actions and known probabilities, each suited to a different model.
 
 Softmax-linear ones suit a logistic regression, threshold protocols a forest, a rough policy on a curved surface
-neighbours or a forest; a protocol that is often departed from tempts a flexible model into overconfidence; sites
-that nobody wrote down are the hidden variable behind confounding. Which calibration number ranks the models as the
-truth does is asked here, because the truth is known.
+neighbours or a forest. A protocol that is often not followed makes flexible models overconfident, and hidden sites are
+unmeasured confounders. The truth is known, so it shows which calibration number ranks models rightly.
 
 States do not depend on actions: every trajectory is a stationary autoregression with a standard normal law at each
 step, z' = c z + sqrt(1 - c^2) noise, so a single state has the law of independent draws, and c = 0 gives those. The
 reward of a step is the sum of the features / sqrt(d), plus a number that rises from -1 for action 0 to 1 for action
 24, plus the number of the hidden site, centred.
 
-All constants are in sight below. They were chosen so that the entropy of each policy and its distance from the
+The constants below were chosen so that the entropy of each policy and its distance from the
 marginal are near those of a prototype (mean negative log-likelihood of the truth, total variation between truth and
 marginal): linear d=50 1.83 and .59, linear d=10 1.86 and .57, protocol 2.26 and .52, local 1.97 and .61.
 """
@@ -25,39 +24,54 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 
-from caliope.ragged import Float, Int
-from caliope.trajectories import Trajectories
+from caliope._ragged import Float, Int, at_actions
+from caliope._trajectories import Trajectories
 
 N_ACTIONS = 25
 
-SLOPE, INTERCEPT = (
-    2.0,
-    0.9,
-)  # linear: standard deviations of a logit over states, and of its mean over actions
-RULES, CELL, COMMON = (
-    4,
-    1.6,
-    0.3,
-)  # protocol: thresholds; spread of logits within a cell, and common to all cells
-BUMPS, WIDTH, HEIGHT = 60, 0.1, 2.4  # local: centres on the surface, width of each, spread of its logits
-OFF_SURFACE = 0.1  # local: standard deviation of a state around the surface
-FOLLOWED = 0.6  # overconfident: share of the decisions that follow the protocol to the letter
-SITES, HABIT = 3, 1.5  # sites: how many, and the spread of the logits that are a site's own
+# linear: standard deviations of a logit over states, and of its mean over actions.
+SLOPE, INTERCEPT = 2.0, 0.9
+# protocol: thresholds; spread of logits within a cell, and common to all cells.
+RULES, CELL, COMMON = 4, 1.6, 0.3
+# local: centres on the surface, width of each, spread of its logits.
+BUMPS, WIDTH, HEIGHT = 60, 0.1, 2.4
+# local: standard deviation of a state around the surface.
+OFF_SURFACE = 0.1
+# overconfident: share of the decisions that follow the protocol exactly.
+FOLLOWED = 0.6
+# sites: how many, and the spread of the logits that differ between sites.
+SITES, HABIT = 3, 1.5
 
 Rule = Callable[[Float], Float]
 
 
 @dataclass(frozen=True, eq=False)
 class ZooPolicy:
-    """A policy whose probabilities are known, with the law of the states it is met in.
+    """A policy with known probabilities, and the law of its states.
 
-    Where sites differ, :meth:`predict_proba` is what can be known from a state alone: the mean over the sites.
+    Where sites differ, :meth:`predict_proba` is the mean over the sites: what a state alone tells.
+
+    Parameters
+    ----------
+    name : str
+        Name of the policy.
+    n_features : int
+        Number of features d.
+    rules : tuple of callable
+        States (N, d) -> probabilities (N, 25), one for each hidden site.
+    embed : callable, optional
+        Standard normal (N, d) -> states (N, d); by default they stay as they are.
+
+    Examples
+    --------
+    >>> linear(10, rng=0).predict_proba(np.zeros((2, 10))).shape
+    (2, 25)
     """
 
     name: str
     n_features: int
-    rules: tuple[Rule, ...]  # states (N, d) -> probabilities (N, 25); one for each hidden site
-    embed: Rule | None = None  # standard normal (N, d) -> states (N, d); None leaves them as they are
+    rules: tuple[Rule, ...]
+    embed: Rule | None = None
 
     @cached_property
     def classes_(self) -> Int:
@@ -65,16 +79,16 @@ class ZooPolicy:
         return np.arange(N_ACTIONS)
 
     def predict_proba(self, X: ArrayLike) -> Float:
-        """True probability of every action in every state, (N, 25)."""
-        x = self._checked(X)
+        """Return the true probability of every action in every state, (N, 25)."""
+        x = self._check_states(X)
         return np.mean([rule(x) for rule in self.rules], axis=0)
 
     def at_site(self, X: ArrayLike, site: Int) -> Float:
-        """Probabilities once the hidden site of every row is known, (N, 25)."""
-        x = self._checked(X)
+        """Return the probabilities given the hidden site of every row, (N, 25)."""
+        x = self._check_states(X)
         return np.stack([rule(x) for rule in self.rules])[site, np.arange(len(x))]
 
-    def _checked(self, X: ArrayLike) -> Float:
+    def _check_states(self, X: ArrayLike) -> Float:
         x = np.asarray(X, dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != self.n_features or not np.isfinite(x).all():
             raise ValueError(
@@ -85,9 +99,26 @@ class ZooPolicy:
 
 
 def linear(d: int = 50, *, rng: int | np.random.Generator) -> ZooPolicy:
-    r"""Softmax of linear scores: what a logistic regression can be.
+    r"""Make a softmax of linear scores, which a logistic regression can represent.
 
     .. math:: \pi(a \mid x) \propto \exp(b_a + w_a^\top x),\quad w_a \sim N(0, 2^2 I / d),\ b_a \sim N(0, 0.9^2)
+
+    Parameters
+    ----------
+    d : int
+        Number of features.
+    rng : int or Generator
+        Seed.
+
+    Returns
+    -------
+    ZooPolicy
+        The policy.
+
+    Examples
+    --------
+    >>> linear(10, rng=0).name
+    'linear d=10'
     """
     _check_features(d, 1)
     rng = np.random.default_rng(rng)
@@ -95,10 +126,27 @@ def linear(d: int = 50, *, rng: int | np.random.Generator) -> ZooPolicy:
 
 
 def protocol(d: int = 20, *, rng: int | np.random.Generator) -> ZooPolicy:
-    r"""Thresholds: the signs of the first four features make 16 cells, and each cell has its own distribution.
+    r"""Make a policy of thresholds: each of 16 cells by the signs of the first four features has its distribution.
 
-    Its logits are :math:`N(0, 1.6^2)` and a part common to all cells, :math:`N(0, 0.3^2)`. The other features say
-    nothing.
+    Its logits are :math:`N(0, 1.6^2)` and a part common to all cells, :math:`N(0, 0.3^2)`. The other features do not
+    matter.
+
+    Parameters
+    ----------
+    d : int
+        Number of features.
+    rng : int or Generator
+        Seed.
+
+    Returns
+    -------
+    ZooPolicy
+        The policy.
+
+    Examples
+    --------
+    >>> protocol(rng=0).name
+    'protocol d=20'
     """
     _check_features(d, RULES)
     rng = np.random.default_rng(rng)
@@ -108,7 +156,7 @@ def protocol(d: int = 20, *, rng: int | np.random.Generator) -> ZooPolicy:
 
 
 def local(d: int = 20, *, rng: int | np.random.Generator) -> ZooPolicy:
-    r"""Rough on a surface: neighbours are treated alike, and there are two dimensions to be near in.
+    r"""Make a policy that varies on a two-dimensional surface: near states have similar probabilities.
 
     Sixty centres :math:`c_k \sim N(0, I_2)` with logits :math:`h_k \sim N(0, 2.4^2 I)`; at a point u of the surface
 
@@ -117,6 +165,23 @@ def local(d: int = 20, *, rng: int | np.random.Generator) -> ZooPolicy:
 
     The surface is (u, sin(u f + phase)) in d dimensions, f standard normal, turned at random, with noise of
     standard deviation 0.1 off it.
+
+    Parameters
+    ----------
+    d : int
+        Number of features.
+    rng : int or Generator
+        Seed.
+
+    Returns
+    -------
+    ZooPolicy
+        The policy.
+
+    Examples
+    --------
+    >>> local(rng=0).name
+    'local d=20'
     """
     _check_features(d, 3)
     rng = np.random.default_rng(rng)
@@ -132,10 +197,27 @@ def local(d: int = 20, *, rng: int | np.random.Generator) -> ZooPolicy:
 
 
 def overconfident(d: int = 20, *, rng: int | np.random.Generator) -> ZooPolicy:
-    r"""A protocol with one right action in each of 16 cells, followed in 60 of 100 decisions.
+    r"""Make a protocol with one action in each of 16 cells, followed in 60 of 100 decisions.
 
-    The rest are drawn from one distribution whatever the state, softmax of :math:`N(0, 0.9^2)`: noise that a
-    flexible model learns by heart, and is then sure of.
+    The rest are drawn from one distribution whatever the state, softmax of :math:`N(0, 0.9^2)`: noise to which a
+    flexible model overfits.
+
+    Parameters
+    ----------
+    d : int
+        Number of features.
+    rng : int or Generator
+        Seed.
+
+    Returns
+    -------
+    ZooPolicy
+        The policy.
+
+    Examples
+    --------
+    >>> overconfident(rng=0).name
+    'overconfident d=20'
     """
     _check_features(d, RULES)
     rng = np.random.default_rng(rng)
@@ -145,11 +227,28 @@ def overconfident(d: int = 20, *, rng: int | np.random.Generator) -> ZooPolicy:
 
 
 def sites(d: int = 10, *, rng: int | np.random.Generator) -> ZooPolicy:
-    """Three hidden sites with habits of their own: the same slopes, and intercepts that differ by N(0, 1.5^2).
+    """Make three hidden sites: softmax of linear scores with intercepts that differ by N(0, 1.5^2).
 
-    A trajectory stays at its site, which also shifts the reward: a confounder. Given the state alone the policy
-    is the mean over the sites; but steps of a trajectory are then not independent, so tests that take them to be
-    will reject even the truth.
+    A trajectory stays at its site, which also shifts the reward: an unmeasured confounder. Given the state alone the
+    policy is the mean over the sites. Steps of a trajectory are then not independent, so tests that assume
+    independence reject even the truth.
+
+    Parameters
+    ----------
+    d : int
+        Number of features.
+    rng : int or Generator
+        Seed.
+
+    Returns
+    -------
+    ZooPolicy
+        The policy.
+
+    Examples
+    --------
+    >>> len(sites(rng=0).rules)
+    3
     """
     _check_features(d, 1)
     rng = np.random.default_rng(rng)
@@ -158,14 +257,8 @@ def sites(d: int = 10, *, rng: int | np.random.Generator) -> ZooPolicy:
     return ZooPolicy(f"sites d={d}", d, tuple(_Softmax(slopes, intercept + habit) for habit in own))
 
 
-MEMBERS: tuple[Callable[..., ZooPolicy], ...] = (
-    linear,
-    partial(linear, 10),
-    protocol,
-    local,
-    overconfident,
-)
-"""Makers of the policies without a hidden site; each takes ``rng``."""
+MEMBERS: tuple[Callable[..., ZooPolicy], ...] = (linear, partial(linear, 10), protocol, local, overconfident)
+"""Functions that make the policies without hidden sites; each takes ``rng``."""
 
 
 def simulate(
@@ -176,10 +269,26 @@ def simulate(
     length: int = 10,
     correlation: float = 0.8,
 ) -> Trajectories:
-    """Log n trajectories of ``length`` steps under a policy of the zoo.
+    """Simulate a log of a policy of the zoo.
 
-    ``correlation`` is that of a feature between one step and the next. Columns: ``behaviour`` (true probability of
-    the logged action, given the site), ``site`` (hidden; 0 where there is one only) and ``time``.
+    Parameters
+    ----------
+    policy : ZooPolicy
+        The behaviour policy.
+    n : int
+        Number of trajectories.
+    rng : int or Generator
+        Seed.
+    length : int
+        Steps per trajectory.
+    correlation : float
+        Correlation of a feature between one step and the next, from 0 and below 1.
+
+    Returns
+    -------
+    Trajectories
+        Columns ``behaviour`` (true probability of the logged action, given the site), ``site`` (hidden; 0 where
+        there is only one) and ``time``.
 
     Examples
     --------
@@ -197,27 +306,39 @@ def simulate(
     site = np.repeat(rng.integers(len(policy.rules), size=n), length)
     proba = policy.at_site(states, site)
     actions = rng.multinomial(1, proba).argmax(axis=1)
-    return Trajectories(
-        states,
-        actions,
-        _rewards(states, actions, site - (len(policy.rules) - 1) / 2),
-        np.arange(0, n * length + 1, length),
-        n_actions=N_ACTIONS,
-        columns={
-            "behaviour": proba[np.arange(len(actions)), actions],
-            "site": site,
-            "time": np.tile(np.arange(length), n),
-        },
-    )
+    rewards = _rewards(states, actions, site - (len(policy.rules) - 1) / 2)
+    offsets, time = np.arange(0, n * length + 1, length), np.tile(np.arange(length), n)
+    columns = {"behaviour": at_actions(proba, actions), "site": site, "time": time}
+    return Trajectories(states, actions, rewards, offsets, n_actions=N_ACTIONS, columns=columns)
 
 
 def true_probabilities(data: Trajectories, policy: ZooPolicy) -> Float:
-    """Probability of every action at every step, given the site where there are several, (N, 25)."""
+    """Return the true probability of every action at every step, given the hidden site.
+
+    Parameters
+    ----------
+    data : Trajectories
+        A log from :func:`simulate`.
+    policy : ZooPolicy
+        Its behaviour policy.
+
+    Returns
+    -------
+    (N, 25)
+        Probabilities.
+
+    Examples
+    --------
+    >>> policy = sites(rng=0)
+    >>> data = simulate(policy, 10, rng=1)
+    >>> true_probabilities(data, policy).shape
+    (100, 25)
+    """
     return policy.at_site(data.states, data["site"])
 
 
 def _autoregression(noise: Float, correlation: float) -> Float:
-    """Standard normal noise (n, T, d) -> states (n T, d), each standard normal, correlated along T."""
+    """Turn standard normal noise (n, T, d) into states (n T, d): standard normal, correlated along T."""
     for t in range(1, noise.shape[1]):
         noise[:, t] = correlation * noise[:, t - 1] + np.sqrt(1 - correlation**2) * noise[:, t]
     return noise.reshape(-1, noise.shape[2])

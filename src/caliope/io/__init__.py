@@ -1,6 +1,5 @@
-"""Logged data from where it lies to Trajectories."""
+"""Readers of logged data: tables, and datasets of other libraries."""
 
-from caliope.io.datasets import read_d3rlpy, read_minari, read_obp
-from caliope.io.tables import read_table
+import lazy_loader
 
-__all__ = ["read_d3rlpy", "read_minari", "read_obp", "read_table"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

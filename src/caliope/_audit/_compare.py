@@ -1,0 +1,142 @@
+"""Candidate models of the behaviour policy: fitted on a log, and compared on held-out decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caliope._audit._inputs import AuditInputs, check_inputs
+from caliope._audit._result import Progress, Stage, Stages
+from caliope._cache import Cache
+from caliope._ragged import Int
+from caliope._trajectories import Trajectories
+from caliope.behaviour._fit import FittedBehaviour, fit_behaviour
+from caliope.behaviour._models import candidate_models
+from caliope.calibration._compare import Comparison, compare_policies
+from caliope.calibration._result import CalibrationRow
+from caliope.checks import Finding
+from caliope.checks._log import check_log
+
+
+@dataclass(frozen=True, eq=False)
+class BehaviourModels:
+    """Behaviour models of a log, fitted and compared; made by :func:`compare_behaviour`.
+
+    Attributes
+    ----------
+    data : Trajectories
+        The log.
+    fitted_on : array of int
+        Numbers of the trajectories that models were fitted on: all, or of a long log a sample.
+    fitted : mapping from name to FittedBehaviour
+        The candidates, cross-fitted by trajectory.
+    comparison : Comparison
+        How well each is calibrated on held-out decisions, and which one to choose.
+    findings : tuple of Finding
+        What was found about the log itself.
+    stages : tuple of Stage
+        What each stage took.
+    """
+
+    data: Trajectories
+    fitted_on: Int
+    fitted: Mapping[str, FittedBehaviour]
+    comparison: Comparison
+    findings: tuple[Finding, ...]
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def recommended(self) -> FittedBehaviour:
+        """The model that the comparison recommends; raise if it can recommend none."""
+        if not self.comparison.recommended:
+            reason = "" if self.comparison.choice is None else f": {self.comparison.choice.reason}"
+            raise ValueError(f"no behaviour model can be used{reason}.")
+        return self.fitted[self.comparison.recommended]
+
+
+def compare_behaviour(
+    data: Trajectories,
+    models: Mapping[str, Any] | None = None,
+    *,
+    by: ArrayLike | None = None,
+    level: float = 0.95,
+    fit_steps: int = 10_000,
+    rng: int,
+    progress: Progress | None = None,
+    work: str | Path | Cache | None = None,
+) -> BehaviourModels:
+    """Check a log, and fit and compare models of its behaviour policy: the first stages of an audit.
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    models, by, level, fit_steps, rng, progress, work
+        As for :func:`~caliope.audit`. The same seed gives the same models as there.
+
+    Returns
+    -------
+    BehaviourModels
+        The fitted candidates, their comparison, and what was found about the log.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from caliope.domains import ward
+    >>> found = compare_behaviour(ward.simulate(100, rng=0), {"logistic": LogisticRegression()}, rng=0)
+    >>> found.comparison.recommended
+    'logistic'
+    """
+    inputs = check_inputs(
+        data, models, gamma=1.0, logged=None, by=by, level=level, fit_steps=fit_steps, rng=rng, work=work
+    )
+    return compare_candidates(inputs, Stages(progress))
+
+
+def compare_candidates(inputs: AuditInputs, begin: Stages) -> BehaviourModels:
+    """The same with inputs that have been validated."""
+    data, seed = inputs.data, inputs.seed
+    with begin("checking the log"):
+        findings = tuple(name_facts(finding, data) for finding in check_log(data))
+        which = data.subsample(inputs.fit_steps, rng=random_stream(seed, 0))
+        part = data.part(which)
+    models = inputs.models or candidate_models(data, random_state=seed)
+    cache = inputs.cache.keyed(models, inputs.fit_steps, seed)
+    fitted = {}
+    for name, model in models.items():
+        with begin(f"fitting behaviour models: {name}"):
+            fit = partial(fit_behaviour, model, part, mode="cross", rng=seed)
+            # What was kept has a copy of the log.
+            fitted[name] = replace(cache(f"behaviour {name}", fit), data=part)
+    with begin("comparing them"):
+        compare = partial(
+            compare_policies, fitted, data, by=inputs.strata, level=inputs.level, rng=random_stream(seed, 1)
+        )
+        comparison = cache.keyed(inputs.strata, inputs.level)("comparison", compare)
+        comparison = replace(comparison, rows=tuple(_name_row(row, data) for row in comparison))
+    return BehaviourModels(data, which, fitted, comparison, findings, tuple(begin.done))
+
+
+def random_stream(seed: int, use: int) -> np.random.Generator:
+    """One of the independent streams of a seed: 0 samples the log, 1 compares models, 2 resamples the control."""
+    return np.random.default_rng(np.random.SeedSequence(seed).spawn(use + 1)[use])
+
+
+def _name_row(row: CalibrationRow, data: Trajectories) -> CalibrationRow:
+    return replace(row, findings=tuple(name_facts(finding, data) for finding in row.findings))
+
+
+def name_facts(finding: Finding, data: Trajectories) -> Finding:
+    """A finding in the words of the log: its unit, the ids of its trajectories, the names of its actions."""
+    names: dict[str, Any] = {"unit": data.unit}
+    if "trajectory" in finding.facts:
+        names["trajectory_name"] = str(data.ids[int(finding.facts["trajectory"])])
+    if "action" in finding.facts and data.action_names is not None:
+        names["action_name"] = repr(data.action_names[int(finding.facts["action"])])
+    return finding.with_facts(**names)

@@ -1,0 +1,199 @@
+"""Inputs of an audit, validated once, before anything is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caliope._cache import Cache
+from caliope._gather import OnLog, target_probabilities
+from caliope._policies import MixWithPractice, Relative
+from caliope._ragged import Float, read_only
+from caliope._trajectories import Trajectories
+from caliope._validation import check_gamma, unmasked
+from caliope.uncertainty._intervals import check_level
+
+_FOLDS = 5  # of models and values
+_LARGEST_SEED = 2**32 - 1  # that scikit-learn takes
+_METHODS = ("fit", "get_params", "predict_proba")  # of a behaviour model
+
+
+@dataclass(frozen=True, eq=False)
+class AuditInputs:
+    """What an audit is made of before any target policy: the log, the candidates, and the settings."""
+
+    data: Trajectories
+    models: Mapping[str, Any] | None
+    gamma: float
+    logged: Float | None  # (N,), read-only copy
+    strata: Any  # (N,), or None
+    level: float
+    fit_steps: int
+    seed: int
+    cache: Cache = field(repr=False)  # for what depends on the log
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of a prepared audit: the target policy, in words too, and how it is evaluated."""
+
+    target: Any
+    regressor: Any
+    n_draws: int
+    text: str
+
+
+def check_inputs(
+    data: Any,
+    models: Any,
+    *,
+    gamma: Any,
+    logged: Any,
+    by: Any,
+    level: Any,
+    fit_steps: Any,
+    rng: Any,
+    work: str | Path | Cache | None,
+) -> AuditInputs:
+    """Validate everything but the target policy; raise in one line, with what to do."""
+    check_data(data)
+    if len(data) < _FOLDS:
+        raise ValueError(
+            f"an audit needs {_FOLDS} trajectories at the very least, to weigh some by what is learnt from the others; "
+            f"got {len(data)}."
+        )
+    check_models(models)
+    check_gamma(gamma)
+    check_level(level)
+    check_whole("fit_steps", fit_steps, 100, "decisions to fit on")
+    if not _is_whole(rng) or not 0 <= rng <= _LARGEST_SEED:
+        raise TypeError(
+            f"rng must be a seed, a whole number from 0 to {_LARGEST_SEED}, so that the same one gives the same audit; "
+            f"got {_short(rng)}."
+        )
+    strata, known = as_strata(data, by), as_logged(data, logged)
+    cache = Cache.of(work).keyed(data)
+    cache.keyed(models or {})  # raised now if a model cannot be kept, and not after the fits
+    return AuditInputs(data, models, gamma, known, strata, level, fit_steps, int(rng), cache)
+
+
+def check_question(inputs: AuditInputs, target: Any, *, regressor: Any, n_draws: Any, text: Any) -> Question:
+    """Validate a target policy and how it is evaluated."""
+    if regressor is not None and (isinstance(regressor, type) or not hasattr(regressor, "predict")):
+        raise TypeError(
+            "regressor must be an unfitted one of the kind of scikit-learn, such as ExtraTreesRegressor(); got "
+            f"{_short(regressor)}."
+        )
+    check_whole("n_draws", n_draws, 20, "resamples of the log")
+    if not isinstance(text, str):
+        raise TypeError(f"question must be text, got {_short(text)}.")
+    check_target(inputs.data, target, logged=inputs.logged is not None)
+    inputs.cache.keyed({"of values": regressor})
+    return Question(target, regressor, n_draws, text)
+
+
+def check_data(data: Any) -> None:
+    """Raise unless it is a log."""
+    if not isinstance(data, Trajectories):
+        raise TypeError(f"data must be Trajectories (see read_table), got {type(data).__name__}.")
+
+
+def check_models(models: Any) -> None:
+    """Raise unless models is None, or names classifiers that can be fitted."""
+    if models is None:
+        return
+    if not isinstance(models, Mapping) or not models:
+        raise TypeError(
+            "models must name its classifiers, e.g. models={'logistic': LogisticRegression()}, or be left out for the "
+            f"usual ones; got {_short(models)}."
+        )
+    for name, model in models.items():
+        if not isinstance(name, str):
+            raise TypeError(f"models must be named by words, got {_short(name)}.")
+        if isinstance(model, type) or not all(hasattr(model, method) for method in _METHODS):
+            raise TypeError(
+                f"models[{name!r}] must be an unfitted classifier of the kind of scikit-learn with predict_proba, such "
+                f"as LogisticRegression(); got {_short(model)}."
+            )
+
+
+def check_target(data: Trajectories, target: Any, *, logged: bool) -> None:
+    """Raise unless the target gives probabilities of all actions: an array throughout, a policy for one trajectory."""
+    if logged and isinstance(target, Relative):
+        raise ValueError(
+            "a target stated relative to practice needs the probabilities of all actions, which logged does not hold: "
+            "leave logged out, or state the target in absolute terms."
+        )
+    if isinstance(target, type):
+        raise TypeError(f"target must be a policy, and {target.__name__} is a class: make one of it.")
+    policy = target.policy if isinstance(target, MixWithPractice) else target
+    if isinstance(policy, OnLog):
+        return
+    first = data[:1]
+    if isinstance(policy, Relative):
+        uniform = np.full((first.n_steps, data.n_actions), 1 / data.n_actions)
+        target_probabilities(first, policy, uniform)
+    elif hasattr(policy, "predict_proba"):
+        target_probabilities(first, policy)
+    else:
+        target_probabilities(data, policy)
+
+
+def as_logged(data: Trajectories, logged: ArrayLike | None) -> Float | None:
+    """The logged probabilities of the actions taken as numbers in (0, 1], (N,); None where there are none."""
+    if logged is None:
+        return None
+    given = unmasked("logged", logged)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(
+            f"logged must hold a probability for each step, such as data['propensity']; got {_short(logged)}."
+        )
+    known = read_only(np.array(given, dtype=np.float64))  # a copy: theirs may change between two policies
+    if known.shape != (data.n_steps,):
+        raise ValueError(
+            f"logged must hold one probability for each of the {data.n_steps} steps, got shape {known.shape}."
+        )
+    bad = np.flatnonzero(~((known > 0) & (known <= 1)))
+    if len(bad):
+        i = data.layout.owner[bad[0]]
+        raise ValueError(
+            f"logged probabilities must lie in (0, 1], since the actions were taken; {len(bad)} of {len(known)} do not "
+            f"(first: {known[bad[0]]:g} in trajectory {data.ids[i]}, step {bad[0] - data.offsets[i]}). Correct them, "
+            "or leave them out: then they are estimated."
+        )
+    if (known == 1).all() and len(np.unique(data.actions)) > 1:
+        raise ValueError(
+            "every logged probability is 1 although different actions were taken: a placeholder. Leave them out: then "
+            "they are estimated."
+        )
+    return known
+
+
+def as_strata(data: Trajectories, by: ArrayLike | None) -> Any:
+    """A stratum for every step, (N,), or None."""
+    if by is not None and np.shape(by) != (data.n_steps,):
+        raise ValueError(
+            f"by must hold a stratum for each of the {data.n_steps} steps, got shape {np.shape(by)}."
+        )
+    return None if by is None else np.asarray(by)
+
+
+def _is_whole(x: Any) -> bool:
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+
+
+def check_whole(name: str, x: Any, low: int, what: str) -> None:
+    """Raise unless x is a whole number, and not below ``low``."""
+    if not _is_whole(x) or x < low:
+        raise ValueError(f"{name} must be a whole number from {low} ({what}), got {_short(x)}.")
+
+
+def _short(x: Any) -> str:
+    """A value for a message: short, and in one line."""
+    text = " ".join(repr(x).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,291 @@
+"""The audit and its first half: behaviour models fitted and compared, and the negative control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts, random_stream
+from caliope._audit._inputs import AuditInputs, check_inputs, check_question
+from caliope._audit._placebo import Placebo, check_underfit, fit_second_model, run_placebo
+from caliope._audit._result import Audit, Progress, Stage, Stages
+from caliope._audit._run import run_audit
+from caliope._cache import Cache
+from caliope._ragged import Float, Int
+from caliope._trajectories import Trajectories
+from caliope.behaviour._fit import FittedBehaviour
+from caliope.behaviour._models import fit_other_models
+from caliope.calibration._compare import Comparison
+from caliope.checks import Finding
+from caliope.checks._audit import check_logged
+
+# Steps of whole trajectories on which the negative control and other choices are tried, in a longer log.
+LOOKED_AT = 50_000
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedAudit:
+    """What is known of a log before any target policy; made by :func:`prepare_audit`.
+
+    Attributes
+    ----------
+    inputs : AuditInputs
+        The log and the settings, validated.
+    models : BehaviourModels
+        The candidates, fitted and compared.
+    chosen : FittedBehaviour
+        The recommended one, with its probabilities at every step of the log.
+    other_models : mapping from name to FittedBehaviour
+        The candidates and variants of them, for the trajectories that are looked at.
+    looked_at : array of int
+        Numbers of the trajectories of the negative control and of the other choices.
+    placebo : Placebo
+        The negative control.
+    findings : tuple of Finding
+        What was found about the log and its behaviour policy.
+    stages : tuple of Stage
+        What each stage took.
+    """
+
+    inputs: AuditInputs
+    models: BehaviourModels
+    chosen: FittedBehaviour = field(repr=False)
+    other_models: Mapping[str, FittedBehaviour] = field(repr=False)
+    looked_at: Int
+    placebo: Placebo
+    findings: tuple[Finding, ...]
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def data(self) -> Trajectories:
+        """The log."""
+        return self.inputs.data
+
+    @property
+    def comparison(self) -> Comparison:
+        """The behaviour models, compared on held-out decisions."""
+        return self.models.comparison
+
+    @property
+    def logged(self) -> Float | None:
+        """The logged probabilities of the actions taken, (N,), where there are any."""
+        return self.inputs.logged
+
+    @property
+    def behaviour(self) -> Any:
+        """What weights are made of: logged probabilities where there are any, else the chosen model."""
+        return self.chosen if self.logged is None else self.logged
+
+    def audit(
+        self,
+        target: Any,
+        *,
+        regressor: Any = None,
+        n_draws: int = 1000,
+        question: str = "",
+        progress: Progress | None = None,
+    ) -> Audit:
+        """Evaluate one target policy; what is known of the log is shared by all of them.
+
+        Parameters
+        ----------
+        target : Policy, array of shape (N, A), or a policy stated relative to practice (``mix``, ``tilt``)
+            The target policy.
+        regressor : scikit-learn regressor, optional
+            For the fitted values; by default extremely randomised trees.
+        n_draws : int
+            Bootstrap draws, from 20.
+        question : str
+            What is asked, in words; kept in the settings.
+        progress : callable, optional
+            Called with the name of every stage as it begins.
+
+        Returns
+        -------
+        Audit
+            The same as :func:`~caliope.audit` returns.
+        """
+        asked = check_question(self.inputs, target, regressor=regressor, n_draws=n_draws, text=question)
+        return run_audit(self, asked, Stages(progress))
+
+
+def audit(
+    data: Trajectories,
+    target: Any,
+    models: Mapping[str, Any] | None = None,
+    *,
+    gamma: float = 1.0,
+    logged: ArrayLike | None = None,
+    by: ArrayLike | None = None,
+    regressor: Any = None,
+    level: float = 0.95,
+    n_draws: int = 1000,
+    fit_steps: int = 10_000,
+    question: str = "",
+    rng: int,
+    progress: Progress | None = None,
+    work: str | Path | Cache | None = None,
+) -> Audit:
+    """Estimate what a target policy is worth on a log, and whether the number may be believed.
+
+    The log is checked. Candidate models of the behaviour policy are cross-fitted by trajectory and compared on held-out
+    decisions. Values are fitted across folds, and every estimator is computed with confidence intervals and checks. A
+    negative control estimates a value that is known, and other choices are tried. At last it is asked how strong an
+    unmeasured confounder, and how few trajectories, would reverse the result.
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    target : Policy, array of shape (N, A), or a policy stated relative to practice (``mix``, ``tilt``)
+        The target policy.
+    models : mapping from name to unfitted classifier, optional
+        Candidates for the behaviour policy, the simpler ones first; by default
+        :func:`~caliope.behaviour.candidate_models`.
+    gamma : float
+        Discount in [0, 1].
+    logged : array-like of shape (N,), optional
+        Probabilities with which the logged actions were taken, where they were recorded. They are used, checked, and
+        compared with the fitted ones.
+    by : array-like of shape (N,), optional
+        A stratum for every step.
+    regressor : scikit-learn regressor, optional
+        For the fitted values; by default extremely randomised trees.
+    level : float
+        Level of the confidence intervals.
+    n_draws : int
+        Bootstrap draws, from 20.
+    fit_steps : int
+        Of a longer log, whole trajectories with about so many steps are sampled for fitting.
+    question : str
+        What is asked, in words; kept in the settings. Where the target is a mixture with current practice, a finding
+        says so.
+    rng : int
+        Seed; the same one gives the same audit.
+    progress : callable, optional
+        Called with the name of every stage as it begins.
+    work : path, optional
+        A folder of your own that keeps finished stages: an audit that was stopped, called again, goes on where it was.
+        It holds pickles; never use one from somebody else.
+
+    Returns
+    -------
+    Audit
+        Estimates, verdict, findings, and everything that a report needs.
+
+    See Also
+    --------
+    prepare_audit : The first half, for several target policies on one log.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from caliope.behaviour import TabularFrequencies
+    >>> from caliope.domains import ward
+    >>> from caliope import TabularPolicy
+    >>> from caliope.values import TabularRegressor
+    >>> data, policy = ward.simulate(300, rng=0), TabularPolicy(ward.EARLIER)
+    >>> models = {"frequencies": TabularFrequencies(), "logistic": LogisticRegression()}
+    >>> result = audit(data, policy, models, regressor=TabularRegressor(), n_draws=20, rng=0)
+    >>> round(result.headline.value, 2), result.verdict
+    (0.52, 'caution')
+    """
+    inputs = check_inputs(
+        data, models, gamma=gamma, logged=logged, by=by, level=level, fit_steps=fit_steps, rng=rng, work=work
+    )
+    # Before anything is fitted: a target that cannot be evaluated is reported at once.
+    asked = check_question(inputs, target, regressor=regressor, n_draws=n_draws, text=question)
+    return run_audit(_prepare(inputs, Stages(progress)), asked, Stages(progress))
+
+
+def prepare_audit(
+    data: Trajectories,
+    models: Mapping[str, Any] | None = None,
+    *,
+    gamma: float = 1.0,
+    logged: ArrayLike | None = None,
+    by: ArrayLike | None = None,
+    level: float = 0.95,
+    fit_steps: int = 10_000,
+    rng: int,
+    progress: Progress | None = None,
+    work: str | Path | Cache | None = None,
+) -> PreparedAudit:
+    """Fit and compare behaviour models and run the negative control; reusable for several target policies.
+
+    ``audit(data, target, rng=0)`` and ``prepare_audit(data, rng=0).audit(target)`` are the same. Where probabilities
+    were logged they are used, and a negative control that fails speaks against the fitted models alone.
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    models, gamma, logged, by, level, fit_steps, rng, progress, work
+        As for :func:`~caliope.audit`.
+
+    Returns
+    -------
+    PreparedAudit
+        Its method ``audit(target)`` evaluates one target policy.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from caliope.behaviour import TabularFrequencies
+    >>> from caliope.domains import ward
+    >>> from caliope import TabularPolicy
+    >>> from caliope.values import TabularRegressor
+    >>> models = {"frequencies": TabularFrequencies(), "logistic": LogisticRegression()}
+    >>> prepared = prepare_audit(ward.simulate(300, rng=0), models, rng=0)
+    >>> policies = [TabularPolicy(ward.EARLIER), TabularPolicy(ward.AGGRESSIVE)]
+    >>> [prepared.audit(x, regressor=TabularRegressor(), n_draws=20).verdict for x in policies]
+    ['caution', 'do not trust']
+    """
+    inputs = check_inputs(
+        data, models, gamma=gamma, logged=logged, by=by, level=level, fit_steps=fit_steps, rng=rng, work=work
+    )
+    return _prepare(inputs, Stages(progress))
+
+
+def _prepare(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
+    data, seed = inputs.data, inputs.seed
+    models = compare_candidates(inputs, begin)
+    with begin("predicting the logged actions"):
+        chosen = models.recommended.with_predictions_for(data)
+    looked_at = data.subsample(LOOKED_AT, rng=np.random.default_rng(seed))
+    table = chosen.probabilities[data.layout.rows_of(looked_at)]
+    practice = replace(chosen, probabilities=table, data=data.part(looked_at))
+    cache = inputs.cache.keyed(
+        inputs.models or {}, inputs.fit_steps, seed, inputs.strata, inputs.level, LOOKED_AT
+    )
+    with begin("negative control"):
+        placebo, about = _run_control(inputs, models, practice, cache)
+    with begin("fitting other models"):
+        name = models.comparison.recommended
+        others = cache("other models", lambda: fit_other_models(models.fitted, name, practice, rng=seed))
+    if inputs.logged is not None:
+        # Weights are made of the logged probabilities: the control speaks of the fitted models alone.
+        logged = check_logged(data, inputs.logged, chosen.probabilities)
+        about = (*logged, *(finding.at("note") for finding in about))
+    findings = (*models.findings, *about)
+    return PreparedAudit(inputs, models, chosen, others, looked_at, placebo, findings, tuple(begin.done))
+
+
+def _run_control(
+    inputs: AuditInputs, models: BehaviourModels, practice: FittedBehaviour, cache: Cache
+) -> tuple[Placebo, tuple[Finding, ...]]:
+    """The negative control with a second behaviour model, and what was found."""
+    part, seed = inputs.data.part(models.fitted_on), inputs.seed
+    name, second = cache(
+        "second model", lambda: fit_second_model(models.comparison, models.fitted, part, rng=seed)
+    )
+    placebo = run_placebo(
+        practice.data, second, practice, gamma=inputs.gamma, second_model=name, rng=random_stream(seed, 2)
+    )
+    placebo = replace(placebo, findings=tuple(name_facts(f, inputs.data) for f in placebo.findings))
+    return placebo, (*placebo.findings, *check_underfit(name, second, models.recommended))

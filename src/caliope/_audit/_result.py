@@ -1,0 +1,372 @@
+"""The result of an audit: values, verdict, settings and stages, frozen and printable."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from caliope._audit._placebo import Placebo
+from caliope._audit._summary import AuditSummary
+from caliope._evidence import Evidence
+from caliope._ragged import Float
+from caliope._results import Estimate, Table
+from caliope._trajectories import Trajectories
+from caliope.calibration._compare import Comparison
+from caliope.checks import Finding, Verdict
+from caliope.sensitivity import Breakdown, Influence, OtherChoice
+
+HEADLINE = "wdr_capped"  # the row that an audit answers with
+GAIN = "difference_wdr_capped"  # the same minus current practice
+PRACTICE = "monte_carlo"  # current practice
+LOGGED = "logged probabilities"  # as a behaviour policy, among settings and other choices
+_LISTED = 12  # strata that the settings spell out
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of an audit.
+
+    Attributes
+    ----------
+    name : str
+        What was done.
+    seconds : float
+        How long it took.
+    peak_gb : float
+        Largest memory of the process up to its end; nan where the system does not tell.
+    """
+
+    name: str
+    seconds: float
+    peak_gb: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        return {"name": self.name, "seconds": self.seconds, "peak_gb": _finite(self.peak_gb)}
+
+
+@dataclass
+class Stages:
+    """A timer to call with a name around each stage; those that are done are in ``done``."""
+
+    progress: Progress | None = None
+    done: list[Stage] = field(default_factory=list)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Report the name, run the stage, and keep what it took."""
+        if self.progress is not None:
+            self.progress(name)
+        started = time.perf_counter()
+        yield
+        self.done.append(Stage(name, time.perf_counter() - started, _peak_gb()))
+
+
+def _peak_gb() -> float:
+    try:
+        import resource
+    except ImportError:  # not on every system
+        return math.nan
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e9 if sys.platform == "darwin" else 1e6)  # bytes on a Mac, kilobytes elsewhere
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """How an audit was made.
+
+    Attributes
+    ----------
+    gamma : float
+        Discount.
+    level : float
+        Level of the confidence intervals.
+    n_draws : int
+        Bootstrap draws.
+    seed : int
+        Seed of everything random.
+    n_trajectories, n_steps : int
+        Size of the log.
+    n_fitted_on : int
+        Trajectories that models were fitted on.
+    n_looked_at : int
+        Trajectories of the negative control and of the other choices.
+    propensities_logged : bool
+        Whether the log held the probabilities of its actions. They were used then.
+    behaviour : str
+        The behaviour policy, in words.
+    candidates : tuple of str
+        Names of the behaviour models that were tried.
+    values : str
+        How values were fitted, in words.
+    target : str
+        Kind of the target policy.
+    strata : tuple of str
+        Names of the strata, sorted; empty without any.
+    question : str
+        What was asked, in words; empty if nobody said.
+    weights : str
+        What was done to the weights, in words.
+    source : mapping from str to str
+        How the log was read, in words; empty if it was not read by the command line.
+    """
+
+    gamma: float
+    level: float
+    n_draws: int
+    seed: int
+    n_trajectories: int
+    n_steps: int
+    n_fitted_on: int
+    n_looked_at: int
+    propensities_logged: bool
+    behaviour: str
+    candidates: tuple[str, ...]
+    values: str
+    target: str
+    strata: tuple[str, ...] = ()
+    question: str = ""
+    weights: str = "capped at the mean times sqrt(n) / 3 where a row says so"
+    source: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values under readable names, for JSON and for a table of settings."""
+        asked = {"question": self.question} if self.question else {}
+        own = {
+            "gamma": self.gamma,
+            "seed": self.seed,
+            "level": self.level,
+            "draws": self.n_draws,
+            "trajectories": self.n_trajectories,
+            "steps": self.n_steps,
+            "trajectories fitted on": self.n_fitted_on,
+            "trajectories of the negative control and of other choices": self.n_looked_at,
+            "target": self.target,
+            "strata": self._list_strata(),
+            "probabilities logged": self.propensities_logged,
+            "behaviour": self.behaviour,
+            "candidates": ", ".join(self.candidates),
+            "values": self.values,
+            "weights": self.weights,
+        }
+        # How the log was read comes first, and says more about the target than its kind does.
+        return asked | dict(self.source) | own | dict(self.source)
+
+    def _list_strata(self) -> str:
+        shown = ", ".join(self.strata[:_LISTED]) or "none"
+        more = len(self.strata) - _LISTED
+        return shown if more <= 0 else f"{shown} and {more} more"
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What a new policy is worth, whether to believe it, and why; made by :func:`~caliope.audit`.
+
+    Attributes
+    ----------
+    table : Table of Estimate
+        Every estimate with its interval, findings and verdict.
+    comparison : Comparison
+        The behaviour models, compared on decisions that they have not seen.
+    placebo : Placebo
+        The negative control.
+    others : Table of OtherChoice
+        The same question under other choices of model, weights and estimator.
+    influence : Influence
+        The trajectories that move the difference from practice most.
+    breakdown : Breakdown
+        How strong an unmeasured confounder would have to be to reverse that difference.
+    summary : AuditSummary
+        Weights over time, overlap, actions, ratios and confounding bounds, for the report.
+    evidence : Evidence
+        Rewards, capped ratios and values that the headline is computed from.
+    data : Trajectories
+        The log.
+    target_probs : array of shape (N, A)
+        Probabilities of the target policy at every step.
+    behaviour_probs : array of shape (N, A)
+        Probabilities of the chosen behaviour model at every step.
+    settings : AuditSettings
+        How the audit was made.
+    stages : tuple of Stage
+        What each stage took.
+
+    Examples
+    --------
+    >>> import caliope as cal
+    >>> from caliope.domains import ward
+    >>> models, q = {"frequencies": cal.behaviour.TabularFrequencies()}, cal.values.TabularRegressor()
+    >>> data, target = ward.simulate(300, rng=0), cal.TabularPolicy(ward.EARLIER)
+    >>> found = cal.audit(data, target, models, regressor=q, n_draws=20, rng=0)
+    >>> round(found.practice.value, 2), found.settings.n_trajectories
+    (0.5, 300)
+    """
+
+    table: Table[Estimate]
+    comparison: Comparison
+    placebo: Placebo
+    others: Table[OtherChoice]
+    influence: Influence
+    breakdown: Breakdown
+    summary: AuditSummary = field(repr=False)
+    evidence: Evidence = field(repr=False)
+    data: Trajectories = field(repr=False)
+    target_probs: Float = field(repr=False)
+    behaviour_probs: Float = field(repr=False)
+    settings: AuditSettings
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def headline(self) -> Estimate:
+        """The estimate that the audit answers with."""
+        return self.table[HEADLINE]
+
+    @property
+    def gain(self) -> Estimate:
+        """The headline minus current practice, on the same resamples."""
+        return self.table[GAIN]
+
+    @property
+    def practice(self) -> Estimate:
+        """The mean return of the log."""
+        return self.table[PRACTICE]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether to believe the headline: "trust", "caution" or "do not trust"."""
+        return self.headline.verdict
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything found about the headline, the gravest first."""
+        return Table((self.headline,)).findings
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                *self._summary(),
+                "",
+                self.table.grid(),
+                "",
+                f"Findings about the first row ({self.headline.label}):",
+                *(f"  {finding}" for finding in self.findings),
+                "",
+                *self._background(),
+            ]
+        )
+
+    def _summary(self) -> list[str]:
+        """The verdict and the three numbers that matter."""
+        best, gain = self.headline, self.gain
+        other = "" if gain.verdict == best.verdict else f" ({gain.verdict})"
+        level = f"{100 * self.settings.level:g}% confidence interval in brackets"
+        question = [f"Question: {self.settings.question}"] if self.settings.question else []
+        return [
+            f"Verdict: {self.verdict}.",
+            *question,
+            f"New policy: {best.text}. Current practice: {self.practice.text}.",
+            f"Difference: {gain.text}{other}. ({level})",
+        ]
+
+    def _background(self) -> list[str]:
+        """How current practice was modelled, the negative control, and what would overturn the result."""
+        control, flip = self.placebo, self.influence.to_flip
+        lines = [
+            f"Behaviour policy: {self.settings.behaviour}.",
+            *_ranking(self.comparison),
+            f"Negative control: a second behaviour model ({control.second_model}) should be worth the mean return "
+            f"{control.practice:.4g}, and is estimated at {control.value:.4g}; effective sample size "
+            f"{control.effective_n:.0f} of {control.n} {self.data.units}.",
+            f"Unmeasured confounding: {self.breakdown.describe(self.data.unit)}.",
+        ]
+        if flip is not None:
+            lines.append(
+                f"Influence: leaving out {flip} of {len(self.data)} {self.data.units} changes the sign."
+            )
+        return lines
+
+    def _repr_html_(self) -> str:
+        summary = "".join(f"<p>{escape(line)}</p>" for line in self._summary())
+        return summary + self.table._repr_html_()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        return {
+            "verdict": self.verdict,
+            "headline": self.headline.to_dict(),
+            "gain": self.gain.to_dict(),
+            "practice": self.practice.to_dict(),
+            "estimates": self.table.to_dict(),
+            "behaviour": self.comparison.to_dict(),
+            "placebo": self.placebo.to_dict(),
+            "other_choices": self.others.to_dict(),
+            "influence": {
+                "trajectories": [str(self.data.ids[i]) for i in self.influence.top],
+                "effect": [_finite(x) for x in self.influence.effect],
+                "to_flip": self.influence.to_flip,
+            },
+            "breakdown_factor": _finite(self.breakdown.factor),
+            "settings": self.settings.to_dict(),
+            "stages": [stage.to_dict() for stage in self.stages],
+        }
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Write the audit as JSON.
+
+        Parameters
+        ----------
+        indent : int, optional
+            Spaces per level; None for one line.
+
+        Returns
+        -------
+        str
+            What is not finite becomes null.
+        """
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def write_html(self, path: str | Path) -> Path:
+        """Write the report, one page that needs no other file, and its numbers as JSON beside it (extra report).
+
+        Parameters
+        ----------
+        path : path
+            Where to write it; the name must end in .html.
+
+        Returns
+        -------
+        Path
+            The page.
+        """
+        # Imported by name: the report is made of audits, and nothing here is made of it.
+        page: Path = import_module("caliope.report").write_report(self, path)[0]
+        return page
+
+
+def _ranking(comparison: Comparison) -> list[str]:
+    """Why a fitted behaviour model is the best, and how far the others are behind."""
+    choice = comparison.choice
+    if choice is None:
+        return []
+    best = f"Best fitted model: {choice.recommended} ({choice.reason})."
+    behind = ", ".join(
+        f"{name} +{choice.behind[name]:.4f} (standard error {choice.se[name]:.4f})"
+        for name in choice.ranking
+        if choice.behind[name] > 0
+    )
+    return [best, *([f"Log loss above the best: {behind}."] if behind else [])]
+
+
+def _finite(x: float) -> float | None:
+    return float(x) if math.isfinite(x) else None

@@ -1,0 +1,205 @@
+"""The second half of an audit: values, evidence, estimates and sensitivity of one target policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from caliope._audit._compare import name_facts
+from caliope._audit._inputs import Question
+from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit, AuditSettings, Stages
+from caliope._audit._summary import summarise
+from caliope._estimate import estimate
+from caliope._evidence import Evidence
+from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
+from caliope._gather import gather, target_probabilities
+from caliope._policies import MixWithPractice, Relative
+from caliope._ragged import Float
+from caliope._results import Estimate, Table
+from caliope._trajectories import Trajectories
+from caliope.checks import Q101, Finding
+from caliope.checks._audit import (
+    check_agreement,
+    check_capping,
+    check_choices,
+    check_fragility,
+    check_late_steps,
+    check_strata,
+    check_width,
+)
+from caliope.estimators import phwdr, phwis
+from caliope.sensitivity import SHRUNK, OtherChoice, breakdown, find_influential, try_other_choices
+from caliope.uncertainty._intervals import difference
+from caliope.values._crossfit import fit_default_values
+from caliope.weights import clip_weights
+
+if TYPE_CHECKING:
+    from caliope._audit._prepare import PreparedAudit
+
+
+def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
+    """Evaluate the target policy of a question, which has been validated."""
+    inputs, data, chosen = prepared.inputs, prepared.data, prepared.chosen
+    with begin("fitting values"):
+        target_probs = target_probabilities(data, asked.target, chosen)
+        # An absolute target is asked once; one relative to practice is stated anew for every behaviour model.
+        target = asked.target if isinstance(asked.target, Relative) else target_probs
+        q, how = _fit_values(prepared, asked, target_probs)
+    with begin("gathering evidence"):
+        evidence = gather(data, target, prepared.behaviour, gamma=inputs.gamma, q=q)
+        capped = clip_weights(evidence)
+    with begin("estimating"):
+        rows = estimate_all(evidence, capped, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
+    with begin("other choices"):
+        others = _try_others(prepared, target, q)
+    with begin("sensitivity of the result"):
+        influence = find_influential(difference(wdr), capped)
+        confounding = breakdown(capped)
+    with begin("summarising"):
+        summary = summarise(
+            data,
+            capped,
+            target_probs=target_probs,
+            behaviour_probs=chosen.probabilities,
+            influence=influence,
+            breakdown=confounding,
+        )
+    table = Table(rows, "What the new policy is worth")
+    findings = (
+        *prepared.findings,
+        *check_late_steps(capped),
+        *check_strata(capped, inputs.strata),
+        *_check_estimates(table, others, len(prepared.looked_at) / len(data)),
+        *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
+        *_check_question(asked),
+    )
+    return Audit(
+        table=replace(table, rows=tuple(_attach(row, findings, data) for row in rows)),
+        comparison=prepared.comparison,
+        placebo=prepared.placebo,
+        others=others,
+        influence=influence,
+        breakdown=confounding,
+        summary=summary,
+        evidence=capped,
+        data=data,
+        target_probs=target_probs,
+        behaviour_probs=chosen.probabilities,
+        settings=_settings(prepared, asked, how),
+        stages=(*prepared.stages, *begin.done),
+    )
+
+
+def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> tuple[Float, str]:
+    """Values of all actions under the target, (N, A), and how they were fitted; kept apart from the models."""
+    inputs = prepared.inputs
+    fitted_on = prepared.models.fitted_on
+    cache = inputs.cache.keyed(
+        fitted_on, target_probs, {"of values": asked.regressor}, inputs.gamma, inputs.seed
+    )
+    found: tuple[Float, str] = cache(
+        "values",
+        lambda: fit_default_values(
+            inputs.data,
+            target_probs,
+            asked.regressor,
+            gamma=inputs.gamma,
+            rng=inputs.seed,
+            fitted_on=fitted_on,
+            work=inputs.cache,
+        ),
+    )
+    return found
+
+
+def estimate_all(
+    e: Evidence, capped: Evidence, *, n_draws: int, level: float, rng: int
+) -> tuple[Estimate, ...]:
+    """All estimates of an audit: doubly robust with capped weights, its gain, practice, then the others.
+
+    All are resampled alike, so that they can be compared.
+    """
+    sure = estimate(capped, wdr, difference(wdr), wis, n_draws=n_draws, level=level, rng=rng)
+    raw = estimate(
+        e, monte_carlo, wdr, wis, step_wis, phwis, phwdr, dm, n_draws=n_draws, level=level, rng=rng
+    )
+    named = [replace(row, name=f"{row.name}_capped", label=f"{row.label}, weights capped") for row in sure]
+    return (*named[:2], raw[PRACTICE], named[2], *(row for row in raw if row.name != PRACTICE))
+
+
+def _try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherChoice]:
+    """Other choices, in a long log on a sample of it."""
+    inputs, which = prepared.inputs, prepared.looked_at
+    part, rows = prepared.data.part(which), prepared.data.layout.rows_of(which)
+    behaviours: dict[str, Any] = {
+        name: replace(model, data=part) for name, model in prepared.other_models.items()
+    }
+    if inputs.logged is not None:
+        behaviours = {LOGGED: inputs.logged[rows]} | behaviours
+    return try_other_choices(
+        part, _in_rows(target, rows), behaviours, gamma=inputs.gamma, q=q[rows], rng=inputs.seed
+    )
+
+
+def _in_rows(target: Any, rows: Any) -> Any:
+    """A target for a part of the log: tables are cut, also within a mixture with practice; policies predict."""
+    if isinstance(target, MixWithPractice):
+        return replace(target, policy=_in_rows(target.policy, rows))
+    predicts = hasattr(target, "predict_proba") or hasattr(target, "on") or isinstance(target, Relative)
+    return target if predicts else np.asarray(target)[rows]
+
+
+def _check_estimates(table: Table[Estimate], others: Table[OtherChoice], share: float) -> tuple[Finding, ...]:
+    """Whether the estimates agree with each other, and with other choices."""
+    best = table[HEADLINE]
+    # What was shrunk towards practice, or may have memorised the log, differs for reasons that are known.
+    values = [row.value for row in others if row.weights != SHRUNK and row.fit != "same"]
+    return (
+        *check_agreement(best, table[dm.__name__]),
+        *check_choices(best, values, share),
+        *check_width(table[GAIN]),
+        *check_capping(best, table[wdr.__name__]),
+    )
+
+
+def _check_question(asked: Question) -> tuple[Finding, ...]:
+    """Q101: the value is that of a mixture with practice, and not of the policy that is mixed in."""
+    if not asked.text or not isinstance(asked.target, MixWithPractice):
+        return ()
+    share = float(asked.target.share)
+    return (Q101.finding("note", share=share, soften=1 - share),)
+
+
+def _attach(row: Estimate, findings: Sequence[Finding], data: Trajectories) -> Estimate:
+    """A row with what was found about the whole audit; the plain mean of practice uses neither weights nor values."""
+    if row.name == PRACTICE:
+        findings = [finding for finding in findings if "log" in finding.concerns]
+    told = tuple(name_facts(finding, data) for finding in (*row.findings, *findings))
+    interval = replace(row.interval, findings=tuple(name_facts(f, data) for f in row.interval.findings))
+    return replace(row, findings=told, interval=interval)
+
+
+def _settings(prepared: PreparedAudit, asked: Question, how: str) -> AuditSettings:
+    inputs, data = prepared.inputs, prepared.data
+    logged = inputs.logged is not None
+    policy = hasattr(asked.target, "predict_proba") or isinstance(asked.target, Relative)
+    return AuditSettings(
+        gamma=inputs.gamma,
+        level=inputs.level,
+        n_draws=asked.n_draws,
+        seed=inputs.seed,
+        n_trajectories=len(data),
+        n_steps=data.n_steps,
+        n_fitted_on=len(prepared.models.fitted_on),
+        n_looked_at=len(prepared.looked_at),
+        propensities_logged=logged,
+        behaviour=LOGGED if logged else f"{prepared.comparison.recommended}, cross-fitted",
+        candidates=tuple(prepared.models.fitted),
+        values=how,
+        target=type(asked.target).__name__ if policy else "probabilities, as an array",
+        strata=() if inputs.strata is None else tuple(sorted({str(x) for x in inputs.strata})),
+        question=asked.text,
+    )

@@ -1,0 +1,93 @@
+"""Table of several estimators on one log, with intervals, findings and verdicts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from caliope._evidence import Evidence, refuse_counts
+from caliope._formulas import dm, monte_carlo, wdr, wis
+from caliope._results import Estimate, Interval, Table
+from caliope._traits import Estimator, label, name_of, traits_of
+from caliope.checks._estimates import check_value, examine
+from caliope.estimators import phwdr, phwis
+from caliope.uncertainty._intervals import check_level, percentile_interval
+from caliope.uncertainty._resampling import Scheme, count_blocks, evaluate, scheme_name, with_replacement
+from caliope.weights import weigh_trajectories
+
+
+def estimate(
+    evidence: Evidence,
+    *estimators: Estimator,
+    n_draws: int = 1000,
+    level: float = 0.95,
+    scheme: Scheme = with_replacement,
+    rng: int | np.random.Generator,
+) -> Table[Estimate]:
+    """Estimate the value of the target policy, with intervals and a verdict on each.
+
+    All rows share one set of resampled trajectories, so that they can be compared.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        What :func:`~caliope.gather` returns, without counts.
+    *estimators : callable
+        Functions of evidence: those of :mod:`caliope.estimators`, or your own, ``functools.partial`` and lambdas
+        included. Declare the traits of your own with :func:`~caliope.estimators.estimator`: without, the verdict
+        is a cautious one. By default the mean return of current practice, :func:`~caliope.estimators.wis` and
+        :func:`~caliope.estimators.phwis`, and the direct and doubly robust ones where values are at hand.
+    n_draws : int
+        Number of resamples behind each interval.
+    level : float
+        Confidence level.
+    scheme : callable
+        How trajectories are resampled, such as :func:`~caliope.uncertainty.bayesian`.
+    rng : int or numpy.random.Generator
+        Seed of the resamples.
+
+    Returns
+    -------
+    Table of Estimate
+        One row per estimator, in their order; ``table["wis"]`` finds a row by name.
+
+    Examples
+    --------
+    >>> e = Evidence([1.0, 0.0, 1.0, 1.0], np.log([0.5, 1.5, 1.0, 1.0]), offsets=[0, 1, 2, 3, 4])
+    >>> estimate(e, wis, rng=0)["wis"].value
+    0.625
+    >>> estimate(e, lambda e: 2 * wis(e), rng=0)[0].value
+    1.25
+    """
+    if not isinstance(evidence, Evidence):
+        raise TypeError(f"estimate needs Evidence (see gather), got {type(evidence).__name__}.")
+    for estimator in estimators:
+        if not callable(estimator):
+            raise TypeError(f"estimators are functions such as cal.wis, got {estimator!r}.")
+    check_level(level)
+    refuse_counts(evidence)
+    if not estimators:
+        estimators = (monte_carlo, wis, phwis)
+        estimators += (dm, wdr, phwdr) if evidence.q is not None else ()
+    drawn = []
+    for counts in count_blocks(len(evidence), n_draws, scheme=scheme, rng=np.random.default_rng(rng)):
+        resampled = evidence.with_counts(counts)  # one for all, so that they share its sums
+        drawn.append([evaluate(estimator, resampled, counts) for estimator in estimators])
+    values = [np.concatenate(parts) for parts in zip(*drawn, strict=True)]
+    intervals = [percentile_interval(x, level=level, method=scheme_name(scheme)) for x in values]
+    return Table(tuple(_row(f, evidence, x) for f, x in zip(estimators, intervals, strict=True)))
+
+
+def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:
+    value = float(estimator(e))
+    nothing = check_value(value, e)
+    weights = weigh_trajectories(traits_of(estimator), e)
+    square = float((weights**2).sum())
+    return Estimate(
+        name=name_of(estimator),
+        label=label(estimator),
+        value=value,
+        interval=interval,
+        n=len(e),
+        effective_n=1 / square if square else 0.0,
+        findings=((nothing,) if nothing else ()) + examine(estimator, e),
+    )

@@ -1,0 +1,373 @@
+"""Make evidence from trajectories and two policies: importance ratios, values, missing support."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caliope._evidence import Evidence
+from caliope._policies import (
+    MixWithPractice,
+    Policy,
+    Practice,
+    Relative,
+    SupportError,
+    action_probabilities,
+    check_probabilities,
+)
+from caliope._ragged import Float, at_actions
+from caliope._trajectories import Trajectories
+from caliope.checks import S101, Finding, Level
+from caliope.checks._log import STEPS, behaviour_findings
+
+# Steps predicted together: 25 actions in float64 are 52 MB.
+_ROWS = 1 << 18
+# Over ten steps, one trajectory in ten would meet an action without support.
+_UNSUPPORTED_ISSUE = 0.01
+
+
+@runtime_checkable
+class ActionValues(Protocol):
+    r"""Fitted values of states and actions under the target policy."""
+
+    def q(self, states: Float, actions: Any) -> Any:
+        r""":math:`\hat Q(s, a)` for each row, (N,)."""
+
+    def v(self, states: Float) -> Any:
+        r""":math:`\hat V(s)` for each row, (N,)."""
+
+
+@runtime_checkable
+class OnLog(Protocol):
+    """A fitted object that keeps its numbers for a log: out of fold where it was cross-fitted."""
+
+    def on(self, data: Trajectories) -> Float:
+        """Return a number for every step and action of a log, (N, A)."""
+
+
+# Rows -> probabilities (m, A), or (m,) where only logged probabilities exist.
+Probabilities = Callable[[slice], Float]
+
+
+def gather(
+    data: Trajectories,
+    target: Policy | Relative | ArrayLike,
+    behaviour: Policy | ArrayLike,
+    *,
+    gamma: float = 1.0,
+    q: ActionValues | ArrayLike | None = None,
+    behaviour_known: bool | None = None,
+) -> Evidence:
+    r"""Compute the importance ratio of every logged action, and collect what estimators need.
+
+    .. math:: \lambda_t = \frac{\pi_e(a_t \mid s_t)}{\pi_b(a_t \mid s_t)}
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    target : Policy, or array of shape (N, A)
+        The target policy; also :data:`~caliope.practice` and what ``mix`` and ``tilt`` make of it.
+    behaviour : Policy, or array of shape (N, A) or (N,)
+        The behaviour policy: fitted, as probabilities of all actions, or as the logged probabilities of the
+        actions taken.
+    gamma : float
+        Discount in [0, 1].
+    q : fitted values, object with ``q(states, actions)`` and ``v(states)``, or array of shape (N, A), optional
+        Values under the target. For fitted values and arrays, :math:`\hat V = \sum_a \pi_e \hat Q`.
+    behaviour_known : bool, optional
+        Whether the behaviour probabilities are exact. By default only logged ones of shape (N,) are. All others
+        are tested on the log (:mod:`caliope.checks`), and the findings are in ``notes``.
+
+    Returns
+    -------
+    Evidence
+        Rewards, log-ratios, values where given, and findings.
+
+    Raises
+    ------
+    SupportError
+        If the behaviour policy gives probability 0 to a logged action. The action was taken, so the model is
+        wrong: shrink it towards the marginal frequencies. It is never clipped here.
+
+    Examples
+    --------
+    >>> from caliope import UniformPolicy
+    >>> data = Trajectories([[0.0], [0.0]], [0, 1], [1.0, 0.0], offsets=[0, 1, 2])
+    >>> gather(data, [[0.8, 0.2], [0.8, 0.2]], UniformPolicy(2)).rho
+    array([1.6, 0.4])
+    """
+    if not isinstance(data, Trajectories):
+        raise TypeError(f"data must be Trajectories (see read_table), got {type(data).__name__}.")
+    logged = not _is_policy(behaviour) and np.asarray(behaviour).ndim == 1
+    known = logged if behaviour_known is None else bool(behaviour_known)
+    read = _logged_probabilities if logged else _all_probabilities
+    behaviour_probs = read("behaviour", behaviour, data)
+    columns = _Columns(data, q is not None, examined=not (known or logged))
+    target_probs, values = _target_probs(target, data, logged=logged), _action_values(q, data)
+    for rows in _chunks(data.n_steps):
+        columns.fill(rows, behaviour_probs(rows), target_probs, values)
+    columns.check_support()
+    note = getattr(behaviour, "note", None)
+    notes = ((note,) if isinstance(note, Finding) else ()) + columns.notes() + _value_notes(q, data, gamma)
+    return Evidence(
+        data.rewards,
+        columns.log_ratio,
+        data.offsets,
+        gamma,
+        q=columns.q,
+        v=columns.v,
+        behaviour_known=known,
+        terminated=None if data.terminated.all() else data.terminated,
+        notes=notes,
+    )
+
+
+class _Columns:
+    """Columns of the evidence, filled in chunks of steps, with what the findings need."""
+
+    def __init__(self, data: Trajectories, with_values: bool, *, examined: bool) -> None:
+        n = data.n_steps
+        self.data, self.log_ratio, self.unsupported = data, np.empty(n), np.zeros(n)
+        self.q: Float | None = np.empty(n) if with_values else None
+        self.v: Float | None = np.empty(n) if with_values else None
+        self.never = np.bincount(data.actions, minlength=data.n_actions) == 0
+        self.missing = np.zeros(n, dtype=bool)
+        self.sample = data.layout.rows_of(data.subsample(STEPS)) if examined else np.empty(0, dtype=np.int64)
+        self.sampled: list[Float] = []
+
+    def fill(self, rows: slice, b: Float, target_probs: TargetProbs, values: Values | None) -> None:
+        actions = self.data.actions[rows]
+        b_logged = b if b.ndim == 1 else at_actions(b, actions)
+        self.missing[rows] = b_logged <= 0
+        target = target_probs(rows, b, b_logged)
+        with np.errstate(divide="ignore"):
+            self.log_ratio[rows] = np.log(target.at_logged) - np.log(np.where(b_logged > 0, b_logged, 1.0))
+        self.unsupported[rows] = self._unsupported_mass(b, b_logged, target)
+        if values is not None and self.q is not None and self.v is not None:
+            self.q[rows], self.v[rows] = values(rows, actions, target.all_actions)
+        if b.ndim == 2:
+            start, stop = np.searchsorted(self.sample, [rows.start, rows.stop])
+            self.sampled.append(b[self.sample[start:stop] - rows.start])
+
+    def _unsupported_mass(self, b: Float, b_logged: Float, target: _TargetChunk) -> Float:
+        """Sum the target probabilities of actions without support, (m,)."""
+        part = target.needs_support
+        if b.ndim == 1:
+            # A logged probability of 1 leaves none for any other action.
+            others = np.maximum(part.sum(axis=1) - target.at_logged, 0.0)
+            return np.where(b_logged >= 1 - 1e-9, others, part @ self.never)
+        # An action that was never taken, and that the model hardly expects in the whole log, has none either.
+        return np.vecdot(part, (b == 0) | (self.never & (b < 0.01 / self.data.n_steps)))
+
+    def check_support(self) -> None:
+        """Raise if a logged action has behaviour probability 0."""
+        if not self.missing.any():
+            return
+        first = int(np.argmax(self.missing))
+        i = self.data.layout.owner[first]
+        raise SupportError(
+            f"behaviour gives probability 0 to {int(self.missing.sum())} of {self.data.n_steps} logged actions "
+            f"(first: action {self.data.actions[first]} in trajectory {self.data.ids[i]}, step "
+            f"{first - self.data.offsets[i]}). They were taken, so the model is wrong there. Shrink it towards the "
+            "marginal frequencies, e.g. mix(behaviour, DummyClassifier(strategy='prior').fit(...), 0.05), with the "
+            "share chosen by cross-validated log-likelihood."
+        )
+
+    def notes(self) -> tuple[Finding, ...]:
+        support = _support_notes(self.unsupported)
+        if not len(self.sample):
+            return support
+        return support + behaviour_findings(self.data, self.sample, np.concatenate(self.sampled))
+
+
+def _value_notes(q: Any, data: Trajectories, gamma: float) -> tuple[Finding, ...]:
+    fitted_gamma = getattr(q, "gamma", gamma)
+    if fitted_gamma != gamma:
+        raise ValueError(
+            f"the values were fitted with gamma = {fitted_gamma}, and gather was asked for {gamma}."
+        )
+    notes_for = getattr(q, "notes_for", None)
+    return tuple(notes_for(data)) if callable(notes_for) else ()
+
+
+def target_probabilities(data: Trajectories, target: Any, behaviour: Any = None) -> Float:
+    """Compute the probabilities of all actions under a policy at every step of a log, (N, A).
+
+    A policy stated relative to practice needs the behaviour policy too.
+    """
+    if not isinstance(target, Relative):
+        target_probs = _all_probabilities("target", target, data)
+        return np.concatenate([target_probs(rows) for rows in _chunks(data.n_steps)])
+    if behaviour is None or (not _is_policy(behaviour) and np.asarray(behaviour).ndim == 1):
+        raise TypeError(
+            "a target stated relative to practice needs the behaviour probabilities of all actions: give "
+            "target_probabilities(data, target, behaviour)."
+        )
+    behaviour_probs = _all_probabilities("behaviour", behaviour, data)
+    probs = _all_target_probs(target, data)
+    return np.concatenate([probs(rows, behaviour_probs(rows)) for rows in _chunks(data.n_steps)])
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    return (slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
+
+
+def _is_policy(x: object) -> bool:
+    return hasattr(x, "predict_proba")
+
+
+def _all_probabilities(name: str, policy: Any, data: Trajectories) -> Probabilities:
+    if isinstance(policy, OnLog):
+        return _all_probabilities(name, policy.on(data), data)
+    if _is_policy(policy):
+        _check_features(name, policy, data)
+        return lambda rows: action_probabilities(
+            policy, data.states[rows], data.n_actions, first_row=rows.start
+        )
+    table = np.asarray(policy)
+    if table.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{name} must be a policy with predict_proba and classes_, or an array of probabilities; "
+            f"got {type(policy).__name__}."
+        )
+    if table.shape != (data.n_steps, data.n_actions):
+        raise ValueError(
+            f"{name} as an array must have shape ({data.n_steps}, {data.n_actions}), one probability per step "
+            f"and action, got {table.shape}."
+        )
+    checked = check_probabilities(table, name)
+    return lambda rows: checked[rows]
+
+
+def _check_features(name: str, policy: Any, data: Trajectories) -> None:
+    fitted = getattr(policy, "feature_names_in_", None)
+    unnamed = data.feature_names == tuple(f"x{j}" for j in range(len(data.feature_names)))
+    if fitted is not None and not unnamed and tuple(map(str, fitted)) != data.feature_names:
+        raise ValueError(
+            f"{name} was fitted on the features {list(fitted)}, and the log has {list(data.feature_names)}: fit it on "
+            "data.states, or read the log with the features in that order."
+        )
+
+
+def _logged_probabilities(name: str, column: Any, data: Trajectories) -> Probabilities:
+    column = np.asarray(column, dtype=np.float64)
+    if column.shape != (data.n_steps,):
+        raise ValueError(
+            f"{name}: logged probabilities must have shape ({data.n_steps},), one per step, got {column.shape}."
+        )
+    bad = np.flatnonzero(~((column >= 0) & (column <= 1)))
+    if len(bad):
+        raise ValueError(
+            f"{name}: logged probabilities must lie in [0, 1]; {len(bad)} do not (first: {column[bad[0]]} at step "
+            f"{bad[0]})."
+        )
+    if (column == 1).all() and len(np.unique(data.actions)) > 1:
+        raise SupportError(
+            "every logged probability is 1 although different actions were taken. That is a placeholder, or a "
+            "policy that never explored; neither supports a comparison. Fit a behaviour policy instead."
+        )
+    return lambda rows: column[rows]
+
+
+class _TargetChunk(NamedTuple):
+    """Target probabilities in some rows of the log."""
+
+    at_logged: Float  # (m,), of the logged actions
+    all_actions: Float | None  # (m, A); None where the behaviour probabilities of all actions are unknown
+    needs_support: Float  # (m, A), the probabilities that the behaviour policy must support
+
+
+# Rows, and the behaviour probabilities there and at the logged action.
+TargetProbs = Callable[[slice, Float, Float], _TargetChunk]
+
+
+def _target_probs(target: Any, data: Trajectories, *, logged: bool) -> TargetProbs:
+    if isinstance(target, Relative) and logged:
+        return _relative_to_logged(target, data)
+    probs = _all_target_probs(target, data)
+
+    def chunk(rows: slice, b: Float, b_logged: Float) -> _TargetChunk:
+        e = probs(rows, b)
+        return _TargetChunk(at_actions(e, data.actions[rows]), e, e)
+
+    return chunk
+
+
+def _all_target_probs(target: Any, data: Trajectories) -> Callable[[slice, Float], Float]:
+    """Rows and behaviour probabilities there -> target probabilities of all actions, (m, A)."""
+    if not isinstance(target, Relative):
+        table = _all_probabilities("target", target, data)
+        return lambda rows, b: table(rows)
+    if not isinstance(target, MixWithPractice):
+        return lambda rows, b: target.apply(data.states[rows], b)
+    # A policy mixed in gives what it keeps for the log, if anything.
+    new = _all_probabilities("target", target.policy, data)
+    return lambda rows, b: target.combine(new(rows), b)
+
+
+def _relative_to_logged(target: Relative, data: Trajectories) -> TargetProbs:
+    if isinstance(target, Practice):
+        return lambda rows, b, b_logged: _TargetChunk(b_logged, None, np.zeros((len(b), data.n_actions)))
+    if not isinstance(target, MixWithPractice):
+        raise TypeError(
+            "a tilt of practice needs the behaviour probabilities of all actions, (N, A); only those of the "
+            "logged actions, (N,), were given."
+        )
+    new = _all_probabilities("target", target.policy, data)
+
+    def chunk(rows: slice, b: Float, b_logged: Float) -> _TargetChunk:
+        table = new(rows)
+        at_logged = target.combine(at_actions(table, data.actions[rows]), b_logged)
+        return _TargetChunk(at_logged, None, target.share * table)
+
+    return chunk
+
+
+# Rows, their actions and the target probabilities there -> q and v, (m,) each.
+Values = Callable[[slice, Any, Float | None], tuple[Float, Float]]
+
+
+def _action_values(q: Any, data: Trajectories) -> Values | None:
+    if q is None:
+        return None
+    if isinstance(q, ActionValues) and not isinstance(q, OnLog):
+        return _values_from_functions(q, data)
+    table = np.asarray(q.on(data) if isinstance(q, OnLog) else q, dtype=np.float64)
+    if table.shape != (data.n_steps, data.n_actions):
+        raise ValueError(
+            f"q as an array must have shape ({data.n_steps}, {data.n_actions}), a value for each step and action, "
+            f"got {table.shape}; an object needs methods q(states, actions) and v(states)."
+        )
+
+    def values(rows: slice, actions: Any, e: Float | None) -> tuple[Float, Float]:
+        if e is None:
+            raise TypeError("q as an array needs the behaviour probabilities of all actions, (N, A), here.")
+        return at_actions(table[rows], actions), np.vecdot(e, table[rows])
+
+    return values
+
+
+def _values_from_functions(q: ActionValues, data: Trajectories) -> Values:
+    def values(rows: slice, actions: Any, e: Float | None) -> tuple[Float, Float]:
+        pair = np.asarray(q.q(data.states[rows], actions)), np.asarray(q.v(data.states[rows]))
+        for name, x in zip(("q", "v"), pair, strict=True):
+            if x.shape != (len(actions),):
+                raise ValueError(
+                    f"{name}(...) must return one value per row, shape ({len(actions)},), got {x.shape}."
+                )
+        return pair
+
+    return values
+
+
+def _support_notes(unsupported: Float) -> tuple[Finding, ...]:
+    mass = float(unsupported.mean())
+    steps = int((unsupported > 0).sum())
+    if not steps:
+        return ()
+    level: Level = "issue" if mass > _UNSUPPORTED_ISSUE else "caution"
+    return (S101.finding(level, mass=mass, steps=steps, total=len(unsupported)),)

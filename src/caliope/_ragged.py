@@ -1,0 +1,225 @@
+"""Where the steps of trajectories of unequal length lie in memory.
+
+N steps of n trajectories stand one after the other; trajectory i owns the rows
+``offsets[i]:offsets[i + 1]``. Sorted by length they fall into one dense block a length, with no
+padding, so that sums over trajectories become matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Float = NDArray[np.floating[Any]]
+Int = NDArray[np.integer[Any]]
+Bool = NDArray[np.bool_]
+
+
+def read_only(x: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written through; the caller's own array stays as it was."""
+    if not x.flags.writeable:
+        return x
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
+def check_offsets(offsets: ArrayLike, n_steps: int) -> Int:
+    """Validate and return offsets as read-only int64: 0, then strictly rising, up to the number of steps."""
+    given = np.asarray(offsets)
+    if given.ndim != 1 or len(given) < 2 or not np.issubdtype(given.dtype, np.integer):
+        raise ValueError(
+            "offsets must be a one-dimensional integer array of n + 1 entries for n >= 1 trajectories, "
+            f"got shape {given.shape} of {given.dtype}."
+        )
+    if given[0] != 0 or given[-1] != n_steps:
+        raise ValueError(
+            f"offsets must run from 0 to the number of steps, {n_steps}; they run from {given[0]} to {given[-1]}."
+        )
+    lengths = np.diff(given.astype(np.int64))
+    if (lengths <= 0).any():
+        i = int(np.argmax(lengths <= 0))
+        raise ValueError(
+            f"every trajectory needs at least one step; {int((lengths <= 0).sum())} have none "
+            f"(first: trajectory {i}, rows {given[i]}:{given[i + 1]}). Drop them before loading."
+        )
+    return read_only(given.astype(np.int64))
+
+
+def column_max(block: Float) -> Float:
+    """``block.max(axis=0)``, several rows at once: numpy is slow along a short last axis."""
+    rows = max(1, 512 // block.shape[1])
+    even = len(block) // rows * rows
+    folded = block[:even].reshape(-1, rows * block.shape[1]).max(axis=0, initial=-np.inf)
+    return np.maximum(folded.reshape(rows, -1).max(axis=0), block[even:].max(axis=0, initial=-np.inf))
+
+
+def running_sum(block: Float) -> Float:
+    """``np.cumsum(block, axis=1)``, column by column where columns are long: numpy is slow along a short axis."""
+    if len(block) < 1024:
+        return np.cumsum(block, axis=1)
+    out = block.copy()
+    for start in range(0, len(block), 4096):  # what fits into the cache
+        part = out[start : start + 4096]
+        for t in range(1, block.shape[1]):
+            part[:, t] += part[:, t - 1]
+    return out
+
+
+def at_actions(table: NDArray[Any], actions: Int) -> NDArray[Any]:
+    """Entry of each row of a table at the action of that row, (N, A) -> (N,)."""
+    return table[np.arange(len(actions)), actions]
+
+
+def cluster_se(totals: Float, sizes: Int, *, ddof: int = 0) -> float:
+    r"""Standard error of a mean over steps whose trajectories are independent and whose steps are not.
+
+    With :math:`u_i` the sum over trajectory i of :math:`l_i` steps and :math:`\bar u = \sum_i u_i / \sum_i l_i`,
+
+    .. math:: \Big( \tfrac{n}{n - d} \sum_i (u_i - \bar u\, l_i)^2 \Big)^{1/2} \Big/ \sum_i l_i .
+    """
+    n, steps = len(sizes), sizes.sum()
+    square = ((totals - totals.sum() / steps * sizes) ** 2).sum()
+    return float(np.sqrt(square * n / max(n - ddof, 1) if ddof else square) / steps)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The trajectories of one length, neighbours once everything is sorted by length."""
+
+    length: int
+    members: slice  # among the trajectories sorted by length
+    steps: slice  # among the steps so sorted
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """The layout: lengths, time index, and the blocks of equal length."""
+
+    offsets: Int  # (n + 1,)
+
+    @cached_property
+    def lengths(self) -> Int:
+        """Steps in each trajectory, (n,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def n(self) -> int:
+        """Number of trajectories."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def horizon(self) -> int:
+        """Length of the longest trajectory."""
+        return int(self.lengths.max())
+
+    @cached_property
+    def equal(self) -> bool:
+        """Whether all trajectories have the same length."""
+        return bool((self.lengths == self.lengths[0]).all())
+
+    @cached_property
+    def first(self) -> Int:
+        """Row of each trajectory's first step, (n,)."""
+        return self.offsets[:-1]
+
+    @cached_property
+    def last(self) -> Int:
+        """Row of each trajectory's last step, (n,)."""
+        return self.offsets[1:] - 1
+
+    @cached_property
+    def time(self) -> Int:
+        """Index t of every step inside its trajectory, (N,)."""
+        if self.equal:
+            return np.tile(np.arange(self.horizon), self.n)
+        return np.arange(self.offsets[-1]) - np.repeat(self.first, self.lengths)
+
+    @cached_property
+    def owner(self) -> Int:
+        """Trajectory that every step belongs to, (N,)."""
+        return np.repeat(np.arange(self.n), self.lengths)
+
+    @cached_property
+    def order(self) -> Int | None:
+        """Trajectories from short to long, (n,); None when they already are."""
+        if (np.diff(self.lengths) >= 0).all():
+            return None
+        return np.argsort(self.lengths, kind="stable")
+
+    @cached_property
+    def rows(self) -> Int | None:
+        """Rows of the steps once trajectories are sorted by length, (N,); None when they already are."""
+        return None if self.order is None else self.rows_of(self.order)
+
+    def rows_of(self, which: Int) -> Int:
+        """Rows of all steps of the named trajectories, one trajectory after the other."""
+        lengths = self.lengths[which]
+        starts = np.cumsum(lengths) - lengths
+        return np.arange(lengths.sum()) + np.repeat(self.first[which] - starts, lengths)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """One group per distinct length, short to long."""
+        lengths, sizes = np.unique(self.lengths, return_counts=True)
+        groups, who, row = [], 0, 0
+        for length, size in zip(lengths.tolist(), sizes.tolist(), strict=True):
+            groups.append(Group(length, slice(who, who + size), slice(row, row + size * length)))
+            who, row = who + size, row + size * length
+        return tuple(groups)
+
+    def members(self, group: Group) -> Int | slice:
+        """Trajectories of a group, in the order in which the caller has them."""
+        return group.members if self.order is None else self.order[group.members]
+
+    def blocks(self, x: NDArray[Any]) -> Iterator[tuple[Group, NDArray[Any]]]:
+        """Yield each group with its part of a per-step column, shaped (members, length)."""
+        x = x if self.rows is None else x[self.rows]
+        for group in self.groups:
+            yield group, x[group.steps].reshape(-1, group.length)
+
+    def cumulate(self, x: Float) -> Float:
+        """Running sum inside each trajectory.
+
+        Block by block, never one sum over all steps: a single -inf (an action that the target never takes)
+        would turn every later trajectory into nan.
+        """
+        if self.rows is None:
+            parts = [running_sum(block).ravel() for _, block in self.blocks(x)]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        out = np.empty_like(x)
+        for group, block in self.blocks(x):
+            out[self.rows[group.steps]] = running_sum(block).ravel()
+        return out
+
+    def sum_steps(self, x: Float) -> Float:
+        """Sum over the steps of each trajectory, (n,)."""
+        if self.equal:
+            return x.reshape(self.n, self.horizon).sum(axis=1)
+        return np.add.reduceat(x, self.first)
+
+    def before(self, x: NDArray[Any], fill: float) -> NDArray[Any]:
+        """Entry of the step before, inside each trajectory; ``fill`` at the first step."""
+        out = np.empty_like(x)
+        out[1:] = x[:-1]
+        out[self.first] = fill
+        return out
+
+    def after(self, x: NDArray[Any], fill: float) -> NDArray[Any]:
+        """Entry of the step after, inside each trajectory; ``fill`` at the last step."""
+        out = np.empty_like(x)
+        out[:-1] = x[1:]
+        out[self.last] = fill
+        return out
+
+    def dense(self, x: NDArray[Any], which: Int, *, carry: bool = False) -> NDArray[Any]:
+        """Rows of the named trajectories padded to the horizon: by zeros, or by their last entry."""
+        column = np.arange(self.horizon)
+        alive = column < self.lengths[which, None]
+        rows = np.minimum(self.first[which, None] + column, self.last[which, None])
+        return x[rows] if carry else np.where(alive, x[rows], 0)

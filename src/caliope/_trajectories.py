@@ -1,0 +1,353 @@
+"""Logged trajectories: what was seen, what was done, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from caliope._ragged import Bool, Float, Int, Ragged, check_offsets, read_only
+from caliope._validation import (
+    Locator,
+    as_action_names,
+    as_actions,
+    as_columns,
+    as_names,
+    as_states,
+    as_terminated,
+    as_unit,
+    check_finite,
+    check_gamma as check_gamma,
+    check_length,
+    check_states,
+    unmasked,
+)
+from caliope.checks import plural
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Trajectories:
+    """Logged decisions of n trajectories of unequal length, N steps in all.
+
+    Trajectory i owns the rows ``offsets[i]:offsets[i + 1]`` of every per-step array, in the order of time.
+    Everything is checked once, on entry; afterwards the arrays are read-only views (yours stay writeable,
+    and are not copied when their type already fits).
+
+    Parameters
+    ----------
+    states : array-like of shape (N, d)
+        What was known when the decision was taken. float32 stays float32.
+    actions : array-like of shape (N,)
+        What was done, whole numbers from 0.
+    rewards : array-like of shape (N,)
+        What followed the decision.
+    offsets : array-like of shape (n + 1,)
+        Where each trajectory begins; the last entry is N.
+    n_actions : int, optional
+        How many actions there are. By default one more than the largest one logged.
+    terminated : array-like of shape (n,), optional
+        False where the log was cut off before the episode ended (censored), so that a value function may
+        look past the last step. By default all ended.
+    columns : mapping from name to array-like of shape (N,), optional
+        Further per-step columns, such as a severity score; ``data["sofa"]`` reads one.
+    feature_names : sequence of str, optional
+        Names of the d state columns.
+    ids : array-like of shape (n,), optional
+        What the trajectories are called in your own files; used in messages.
+    action_names : sequence of str, optional
+        What the actions are called, one different name per action; a report shows them. Without ``n_actions`` there
+        are as many actions as names.
+    unit : str
+        What one trajectory is in your own words, such as ``"visit"``; a report uses it.
+
+    Examples
+    --------
+    >>> data = Trajectories([[0.0], [1.0], [0.0]], [0, 1, 1], [0, 1, 5], offsets=[0, 2, 3])
+    >>> data
+    Trajectories(2 trajectories of 1 to 2 steps, 3 steps, 1 feature, 2 actions)
+    >>> data.returns(gamma=0.5)
+    array([0.5, 5. ])
+    """
+
+    states: Float  # (N, d)
+    actions: Int  # (N,)
+    rewards: Float  # (N,)
+    offsets: Int  # (n + 1,)
+    n_actions: int
+    terminated: Bool  # (n,)
+    columns: Mapping[str, NDArray[Any]]  # each (N,)
+    feature_names: tuple[str, ...]  # d of them
+    ids: NDArray[Any]  # (n,)
+    action_names: tuple[str, ...] | None  # n_actions of them
+    unit: str
+
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        offsets: ArrayLike,
+        *,
+        n_actions: int | None = None,
+        terminated: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None,
+        feature_names: Iterable[str] | None = None,
+        ids: ArrayLike | None = None,
+        action_names: Sequence[str] | None = None,
+        unit: str = "trajectory",
+    ) -> None:
+        x = as_states(states)
+        starts = check_offsets(offsets, len(x))
+        n, n_steps = len(starts) - 1, len(x)
+        called = np.arange(n) if ids is None else np.asarray(ids)
+        check_length("ids", called, n, "trajectories")
+        names = as_names(feature_names, x.shape[1])
+        where = Locator(starts, called)
+        r = unmasked("rewards", rewards)
+        check_length("rewards", r, n_steps, "steps")
+        check_finite("rewards", r, where)
+        check_states(x, names, where)
+        a = unmasked("actions", actions)
+        check_length("actions", a, n_steps, "steps")
+        if n_actions is None and isinstance(action_names, list | tuple | np.ndarray) and len(action_names):
+            n_actions = len(action_names)
+        a, count = as_actions(a, n_actions, where)
+        checked = {
+            "states": read_only(x),
+            "actions": read_only(a),
+            "rewards": read_only(np.asarray(r, dtype=np.float64)),
+            "offsets": starts,
+            "n_actions": count,
+            "terminated": read_only(as_terminated(terminated, n)),
+            "columns": as_columns(columns, n_steps),
+            "feature_names": names,
+            "ids": read_only(called),
+            "action_names": as_action_names(action_names, count),
+            "unit": as_unit(unit),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        short, long = int(self.lengths.min()), int(self.lengths.max())
+        spread = f"{short}" if short == long else f"{short} to {long}"
+        named = "" if self.action_names is None else "named "
+        return (
+            f"Trajectories({len(self)} {self.units} of {spread} step{'s' * (long != 1)}, {self.n_steps} steps, "
+            f"{self.states.shape[1]} feature{'s' * (self.states.shape[1] != 1)}, {self.n_actions} {named}actions)"
+        )
+
+    @overload
+    def __getitem__(self, which: str) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, which: int | slice | Sequence[int] | Int | Bool) -> Trajectories: ...
+    def __getitem__(self, which: Any) -> Any:
+        """Trajectories by position, list, mask or slice; or one of the extra columns by name.
+
+        A slice of neighbours shares memory with the whole; a list or mask copies the rows it names.
+        """
+        if isinstance(which, str):
+            if which not in self.columns:
+                raise KeyError(f"no column {which!r}; there are {sorted(self.columns)}.")
+            return self.columns[which]
+        chosen = _as_positions(which, len(self))
+        if len(chosen) == 0:
+            raise ValueError("the selection is empty: it names no trajectory.")
+        if (np.diff(chosen) == 1).all():
+            rows: slice | Int = slice(self.offsets[chosen[0]], self.offsets[chosen[-1] + 1])
+        else:
+            rows = self.layout.rows_of(chosen)
+        return self._part(chosen, rows)
+
+    def _part(self, chosen: Int, rows: slice | Int) -> Trajectories:
+        # Nothing to validate: every row has been seen before.
+        part = object.__new__(Trajectories)
+        run = slice(chosen[0], chosen[-1] + 1) if isinstance(rows, slice) else chosen
+        values = {f.name: getattr(self, f.name) for f in fields(self)} | {
+            "states": read_only(self.states[rows]),
+            "actions": read_only(self.actions[rows]),
+            "rewards": read_only(self.rewards[rows]),
+            "offsets": read_only(np.concatenate([[0], np.cumsum(self.lengths[chosen])])),
+            "terminated": read_only(self.terminated[run]),
+            "columns": MappingProxyType({k: read_only(x[rows]) for k, x in self.columns.items()}),
+            "ids": read_only(self.ids[run]),
+        }
+        for name, value in values.items():
+            object.__setattr__(part, name, value)
+        return part
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        return state | {"columns": dict(self.columns)}  # a mappingproxy cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # An unpickled array is writeable: neither pickle nor deepcopy keeps the flag.
+        frozen = {k: read_only(x) if isinstance(x, np.ndarray) else x for k, x in state.items()}
+        columns = MappingProxyType({k: read_only(x) for k, x in state["columns"].items()})
+        self.__dict__.update(frozen | {"columns": columns})
+
+    @cached_property
+    def layout(self) -> Ragged:
+        """How the steps lie in memory."""
+        return Ragged(self.offsets)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps N of all trajectories together."""
+        return int(self.offsets[-1])
+
+    @property
+    def units(self) -> str:
+        """The plural of ``unit``."""
+        return plural(self.unit)
+
+    @property
+    def lengths(self) -> Int:
+        """Number of steps of each trajectory, (n,)."""
+        return self.layout.lengths
+
+    @cached_property
+    def digests(self) -> tuple[bytes, ...]:
+        """A fingerprint of what each trajectory holds, rewards included: the same in every selection."""
+        return _fingerprints(self.offsets, self._states_as_float32(), self.actions, self.rewards)
+
+    @cached_property
+    def decision_digests(self) -> tuple[bytes, ...]:
+        """A fingerprint of the states and actions of each trajectory: the same whatever the rewards are counted in."""
+        return _fingerprints(self.offsets, self._states_as_float32(), self.actions)
+
+    def _states_as_float32(self) -> NDArray[Any]:
+        # As float32 a copy in either precision has the same bytes; adding 0 turns -0.0 into 0.0.
+        with np.errstate(over="ignore"):
+            return self.states.astype(np.float32) + np.float32(0)
+
+    def subsample(self, max_steps: int, *, rng: np.random.Generator | None = None) -> Int:
+        """Numbers of whole trajectories with about ``max_steps`` steps, sorted; of all where the log is shorter.
+
+        Drawn at random, or, without ``rng``, spread evenly over the log.
+        """
+        if self.n_steps <= max_steps:
+            return np.arange(len(self))
+        size = self.enough(max_steps)
+        if rng is None:
+            return np.unique(np.linspace(0, len(self) - 1, size).astype(np.int64))
+        return np.sort(rng.choice(len(self), size, replace=False))
+
+    def enough(self, max_steps: int) -> int:
+        """How many trajectories have about ``max_steps`` steps: at least two, if there are so many."""
+        return min(len(self), max(2, int(len(self) * max_steps / self.n_steps)))
+
+    def part(self, which: Int) -> Trajectories:
+        """The trajectories of these numbers, sorted; the log itself where they are all of it."""
+        return self if len(which) == len(self) else self[which]
+
+    def replace(self, **changes: Any) -> Trajectories:
+        """Copy with some fields changed, checked like any other log.
+
+        Parameters
+        ----------
+        **changes
+            New values of parameters of :class:`Trajectories`; the others stay.
+
+        Returns
+        -------
+        Trajectories
+            The copy.
+
+        Examples
+        --------
+        >>> data = Trajectories([[0.0], [1.0]], [0, 1], [0, 1], offsets=[0, 2])
+        >>> data.replace(rewards=[2, 3]).rewards
+        array([2., 3.])
+        """
+        unknown = set(changes) - {each.name for each in fields(self)}
+        if unknown:
+            known = ", ".join(each.name for each in fields(self))
+            raise TypeError(f"a log has no field {sorted(unknown)[0]!r}; the fields are {known}.")
+        # What was derived from the old values does not bind the new ones.
+        derived: dict[str, Any] = {}
+        if "states" in changes and np.shape(changes["states"])[1:] != self.states.shape[1:]:
+            derived["feature_names"] = None
+        if changes.get("action_names") is not None:
+            derived["n_actions"] = None
+        return replace(self, **derived | changes)
+
+    def returns(self, gamma: float = 1.0) -> Float:
+        r"""Discounted return of each trajectory, :math:`G_i = \sum_t \gamma^t r_t`, (n,)."""
+        check_gamma(gamma)
+        return self.layout.sum_steps(
+            self.rewards * (gamma ** np.arange(self.layout.horizon))[self.layout.time]
+        )
+
+    def split(self, share: float, *, rng: int | np.random.Generator) -> tuple[Trajectories, Trajectories]:
+        """Part the trajectories at random: a share of them, and the rest. No trajectory is in both.
+
+        Examples
+        --------
+        >>> data = Trajectories(np.zeros((6, 1)), [0, 1] * 3, np.ones(6), offsets=[0, 1, 3, 4, 6])
+        >>> [len(part) for part in data.split(0.5, rng=0)]
+        [2, 2]
+        """
+        if not 0 < share < 1:
+            raise ValueError(f"share must lie between 0 and 1, got {share}.")
+        size = round(share * len(self))
+        if size in (0, len(self)):
+            raise ValueError(f"a share of {share} of {len(self)} trajectories leaves one part empty.")
+        shuffled = np.random.default_rng(rng).permutation(len(self))
+        return self[np.sort(shuffled[:size])], self[np.sort(shuffled[size:])]
+
+    def fold_of(self, k: int, *, rng: int | np.random.Generator) -> Int:
+        """Deal the trajectories into k folds of about equal size: the fold of each, (n,)."""
+        if not 2 <= k <= len(self):
+            raise ValueError(
+                f"the number of folds must lie between 2 and the {len(self)} trajectories, got {k}."
+            )
+        return np.random.default_rng(rng).permutation(np.arange(len(self)) % k)
+
+    def folds(self, k: int, *, rng: int | np.random.Generator) -> list[tuple[Int, Int]]:
+        """Step indices (fit, held out) of k folds that never part a trajectory.
+
+        They serve as ``cv=`` for anything in scikit-learn: the rows of a trajectory are near copies of each
+        other, so folds over rows would let a model recognise the trajectory it is tested on.
+
+        Examples
+        --------
+        >>> data = Trajectories(np.zeros((6, 1)), [0, 1] * 3, np.ones(6), offsets=[0, 1, 3, 4, 6])
+        >>> sorted(np.concatenate([held_out for _, held_out in data.folds(4, rng=0)]).tolist())
+        [0, 1, 2, 3, 4, 5]
+        """
+        fold = self.fold_of(k, rng=rng)[self.layout.owner]
+        return [(np.flatnonzero(fold != j), np.flatnonzero(fold == j)) for j in range(k)]
+
+
+def _fingerprints(offsets: Int, *columns: NDArray[Any]) -> tuple[bytes, ...]:
+    whole = [np.ascontiguousarray(column) for column in columns]
+    bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+    return tuple(
+        blake2b(b"".join(x[a:b].tobytes() for x in whole), digest_size=16).digest() for a, b in bounds
+    )
+
+
+def _as_positions(which: Any, n: int) -> Int:
+    if isinstance(which, slice):
+        return np.arange(n)[which]
+    chosen = np.atleast_1d(np.asarray(which))
+    if chosen.dtype == bool:
+        if chosen.shape != (n,):
+            raise IndexError(f"a mask over trajectories must have shape ({n},), got {chosen.shape}.")
+        return np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (len(chosen) and not np.issubdtype(chosen.dtype, np.integer)):
+        raise IndexError("trajectories are chosen by whole numbers, a mask over trajectories, or a slice.")
+    outside = chosen[(chosen < -n) | (chosen >= n)]
+    if len(outside):
+        raise IndexError(f"trajectory {int(outside[0])} is out of range for {n} trajectories.")
+    return np.where(chosen < 0, chosen + n, chosen).astype(np.int64)

@@ -1,0 +1,221 @@
+"""From a study to its log: the columns that are read, the states that are inferred, and the strata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from caliope._trajectories import Trajectories
+from caliope.calibration._scores import severity_strata
+from caliope.cli._config import Study, show_settings
+from caliope.io._source import column_types
+from caliope.io._table import read_table
+
+# Above these the squares of rewards are infinite, and trees cannot hold the states.
+_HUGE_REWARD, _HUGE_STATE = 1e100, 1e38
+_FEW_VALUES = 8  # a numeric column with more is cut into quarters
+_MOST_STRATA = 30
+
+
+@dataclass(frozen=True)
+class ReadLog:
+    """The log of a study, and how it was read."""
+
+    data: Trajectories
+    settings: Mapping[str, str]  # setting -> what was read, in words
+    inferred: tuple[str, ...]  # the settings that were not given
+
+
+def read_log(study: Study) -> ReadLog:
+    """Read the table of a study with the columns that it names, and infer the others."""
+    named = _infer_columns(study)
+    data = read_table(
+        named.log,
+        episode=named.episode,
+        action=named.action,
+        reward=named.reward,
+        states=named.states,
+        time=named.time,
+        terminated=named.terminated,
+        keep=_kept_columns(named),
+        n_actions=named.n_actions or len(named.target_columns) or None,
+    ).replace(unit=named.unit)
+    _refuse_single(data)
+    _refuse_huge(data)
+    notes = _inference_notes(study, named)
+    return ReadLog(data, show_settings(named) | notes, tuple(notes))
+
+
+# -- which columns --
+
+
+def _infer_columns(study: Study) -> Study:
+    """The study with a column of time, if there is one called so, and with states."""
+    if study.time is not None and study.states and not study.ignore:
+        return study
+    types = column_types(study.log)
+    _check_ignored(study, types)
+    named = study
+    if study.time is None and "time" in types and "time" not in (*study.states, *study.ignore):
+        named = replace(named, time="time")
+    return named if study.states else replace(named, states=_numeric_columns(named, types))
+
+
+def _inference_notes(study: Study, named: Study) -> dict[str, str]:
+    """What was inferred, in words."""
+    notes, shown = {}, show_settings(named)
+    if study.time is None:
+        rows = "rows as they stand in the file"
+        notes["time"] = rows if named.time is None else f"{shown['time']}, by its name"
+    if not study.states:
+        n = len(named.states)
+        notes["states"] = f"all {n} numeric columns not used otherwise: {shown['states']}"
+    return notes
+
+
+def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
+    """Raise for a column to be ignored that is not there, or has another role."""
+    roles = {name: getattr(study, name) for name in ("episode", "action", "reward", "time", "terminated")}
+    for name in study.ignore:
+        used = [role for role, column in roles.items() if column == name]
+        if used:
+            raise ValueError(
+                f"column {name!r} is the {used[0]} and cannot be ignored: remove it from --ignore."
+            )
+        if name not in types:
+            close = get_close_matches(name, [*types], n=1)
+            hint = f" (close: {close[0]!r})" if close else ""
+            raise ValueError(f"--ignore names a column {name!r}{hint} that {study.log} does not have.")
+
+
+def _numeric_columns(study: Study, types: Mapping[str, Any]) -> tuple[str, ...]:
+    used = {study.episode, study.action, study.reward, study.time, study.terminated}
+    used |= {study.recommended, study.propensity, *study.target_columns, *study.ignore}
+    numeric = [
+        name
+        for name, kinds in types.items()
+        if name not in used and all(kind.is_numeric() or str(kind) == "Boolean" for kind in kinds)
+    ]
+    if not numeric:
+        raise ValueError(
+            f"{study.log} has no numeric column left to describe the state: name its columns with --states, and code "
+            "words as numbers."
+        )
+    return tuple(numeric)
+
+
+def _kept_columns(study: Study) -> tuple[str, ...]:
+    stratum = None if study.by is None else study.by.partition(":")[0]
+    names = (study.recommended, study.propensity, stratum, *study.target_columns)
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+# -- what they hold --
+
+
+def _refuse_single(data: Trajectories) -> None:
+    if len(data) < 2:
+        raise ValueError(
+            f"the log holds one trajectory, {data.ids[0]}, but models are fitted on some and judged on others: add the "
+            "others, or name the column that tells trajectories apart with --episode."
+        )
+
+
+def _refuse_huge(data: Trajectories) -> None:
+    """Raise where numbers are so large that nothing can be computed with them."""
+    sizes = {"the reward": (float(np.abs(data.rewards).max()), _HUGE_REWARD)}
+    states = np.abs(data.states).max(axis=0).tolist()
+    sizes |= {name: (x, _HUGE_STATE) for name, x in zip(data.feature_names, states, strict=True)}
+    for name, (size, limit) in sizes.items():
+        if size > limit:
+            raise ValueError(
+                f"{name} reaches {size:.3g}, too large to compute with (above {limit:g}). Is it a code for a missing "
+                "value, or another unit? Correct or rescale it."
+            )
+
+
+def place_of(data: Trajectories, row: int) -> str:
+    """Name the trajectory and step of a row, for messages."""
+    i = data.layout.owner[row]
+    return f"trajectory {data.ids[i]}, step {row - data.offsets[i]}"
+
+
+def numbers_of(data: Trajectories, name: str, what: str) -> Any:
+    """Return a column as finite numbers, (N,)."""
+    try:
+        values = np.asarray(data[name], dtype=np.float64)
+    except (TypeError, ValueError):
+        first = next((repr(x) for x in data[name] if not _is_number(x)), str(data[name].dtype))
+        raise TypeError(
+            f"column {name!r} ({what}) must hold numbers, but has {first}: code its words as numbers."
+        ) from None
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise ValueError(
+            f"column {name!r} ({what}): {len(bad)} of {len(values)} rows hold no finite number (first: "
+            f"{place_of(data, int(bad[0]))}). Fill in or drop them."
+        )
+    return values
+
+
+def propensities_of(study: Study, data: Trajectories) -> Any:
+    """Return the logged probabilities of the actions taken, (N,), or None where the study names none."""
+    return None if study.propensity is None else numbers_of(data, study.propensity, "logged probability")
+
+
+# -- strata --
+
+
+def strata_of(study: Study, data: Trajectories) -> Any:
+    """Return a stratum per step, (N,): by the given limits, by the values themselves, or by quarters."""
+    if study.by is None:
+        return None
+    name, colon, edges = study.by.partition(":")
+    if colon:
+        return severity_strata(numbers_of(data, name, "strata"), _parse_edges(study.by, edges))
+    values = np.asarray(data[name])
+    if values.dtype.kind in "fiu" and len(np.unique(values)) > _FEW_VALUES:
+        return _cut_into_quarters(values.astype(np.float64))
+    labels = np.array([_label(x) for x in values], dtype=object)
+    several = len(set(labels))
+    if several > _MOST_STRATA:
+        raise ValueError(
+            f"column {name!r} has {several} different values, too many for strata (at most {_MOST_STRATA}): group "
+            f"them, or give limits such as --by {name}:5,10."
+        )
+    return labels
+
+
+def _parse_edges(by: str, text: str) -> list[float]:
+    try:
+        edges = [float(part) for part in text.split(",")]
+    except ValueError:
+        edges = []
+    if not edges or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
+        raise ValueError(f"the limits of strata must be rising numbers, as in --by age:40,65; got --by {by}.")
+    return edges
+
+
+def _cut_into_quarters(values: Any) -> Any:
+    known = np.isfinite(values)
+    cuts = np.unique(np.quantile(values[known], [0.25, 0.5, 0.75])) if known.any() else np.array([])
+    names = [f"up to {cuts[0]:.4g}"] if len(cuts) else []
+    names += [f"above {low:.4g} to {high:.4g}" for low, high in pairwise(cuts)]
+    names += [f"above {cuts[-1]:.4g}"] if len(cuts) else ["all"]
+    place = np.searchsorted(cuts, np.where(known, values, 0.0), side="left")
+    return np.where(known, np.array(names, dtype=object)[place], "missing")
+
+
+def _label(x: Any) -> str:
+    if x is None or (_is_number(x) and not np.isfinite(x)):
+        return "missing"
+    return f"{x:g}" if _is_number(x) else str(x)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float | np.number) and not isinstance(x, bool | np.bool_)

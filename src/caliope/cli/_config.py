@@ -1,0 +1,377 @@
+"""All settings of an evaluation, each described once: options, study files and printed settings come from here."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+MOST_ACTIONS = 10_000  # every decision has a probability of each
+_LISTED = 12  # names that a printed setting spells out
+
+
+# -- kinds of values --
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a setting holds: how it is typed, what it must be, and how it reads in a list of settings."""
+
+    metavar: str | None
+    check: Callable[[str, Any], None]  # name, value; raises ValueError or TypeError, in one sentence
+    show: Callable[[Any], str] = str
+    type: Any = str  # of the option
+    flag: bool = False
+
+
+def _require(fits: bool, name: str, needed: str, x: Any) -> None:
+    if not fits:
+        raise ValueError(f"{name} must be {needed}, got {x!r}")
+
+
+def _is_text(x: Any) -> bool:
+    return isinstance(x, str) and bool(x.strip())
+
+
+def _check_text(name: str, x: Any) -> None:
+    _require(_is_text(x), name, "text", x)
+
+
+def _check_names(name: str, x: Any) -> None:
+    several = isinstance(x, list | tuple) and all(map(_is_text, x))
+    # A comma alone names nothing, and neither does the range p2..p0.
+    _require((_is_text(x) or several) and bool(split_names(x)), name, "a list of names", x)
+
+
+def _check_number(name: str, x: Any) -> None:
+    _require(isinstance(x, int | float) and not isinstance(x, bool), name, "a number", x)
+
+
+def _check_gamma(name: str, x: Any) -> None:
+    from caliope._validation import check_gamma
+
+    _check_number(name, x)
+    check_gamma(x)
+
+
+def _check_level(name: str, x: Any) -> None:
+    from caliope.uncertainty._intervals import check_level
+
+    _check_number(name, x)
+    check_level(x)
+
+
+def _check_share(name: str, x: Any) -> None:
+    _check_number(name, x)
+    _require(0 < x < 1, name, "a number between 0 and 1", x)
+
+
+def _check_flag(name: str, x: Any) -> None:
+    _require(isinstance(x, bool), name, "true or false", x)
+
+
+def _whole(low: int, high: int) -> Kind:
+    def check(name: str, x: Any) -> None:
+        whole = isinstance(x, int) and not isinstance(x, bool)
+        _require(whole and low <= x <= high, name, f"a whole number from {low} to {high}", x)
+
+    return Kind("N", check, type=int)
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Names for a reader: the first ones, and how many more there are."""
+    shown = ", ".join(names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
+
+
+COLUMN = Kind("COLUMN", _check_text, "column {!r}".format)
+COLUMNS = Kind("COLUMNS", _check_names, list_names)
+NAMES = Kind("NAMES", _check_names, list_names)
+WORD = Kind("WORD", _check_text)
+STRATA = Kind("COLUMN[:LIMITS]", _check_text)
+FILE = Kind("FILE", _check_text)
+PAGE = Kind("FILE.html", _check_text)
+OBJECT = Kind("MODULE:OBJECT", _check_text)
+SHARE = Kind("SHARE", _check_share, "{:.4g}".format, float)
+GAMMA = Kind("NUMBER", _check_gamma, "{:.4g}".format, float)
+LEVEL = Kind("NUMBER", _check_level, "{:.4g}".format, float)
+FLAG = Kind(None, _check_flag, flag=True)
+
+
+# -- the settings --
+
+LOG, TARGET, OUTPUT, FIT = "log", "target", "output", "fit"  # groups, for commands that take some of them
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: what it holds, its group, its help, and whether an audit prints it with what was read."""
+
+    kind: Kind
+    group: str | None
+    help: str
+    printed: bool = False
+
+
+def _setting(
+    default: Any,
+    kind: Kind,
+    group: str | None,
+    text: str,
+    *,
+    otherwise: str | None = None,
+    printed: bool = False,
+) -> Any:
+    """A field with its description; ``otherwise`` says what stands for a value that is not given."""
+    known = not any(default is none for none in (MISSING, None, False, ()))
+    standard = str(default) if otherwise is None and known else otherwise
+    shown = text if standard is None else f"{text}  [default: {standard}]"
+    return field(default=default, metadata={"setting": Setting(kind, group, shown, printed)})
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is to be evaluated and how. What is None or empty is chosen from the log, and printed."""
+
+    log: str = _setting(MISSING, FILE, None, "Table with one row per decision.", printed=True)
+    episode: str = _setting("episode", COLUMN, LOG, "Trajectory that a row belongs to.", printed=True)
+    unit: str = _setting(
+        "trajectory", WORD, LOG, "What one trajectory is called in the report: visit, stay, customer."
+    )
+    action: str = _setting("action", COLUMN, LOG, "Action taken, coded 0, 1, 2, ...", printed=True)
+    reward: str = _setting("reward", COLUMN, LOG, "Reward after the action.", printed=True)
+    states: tuple[str, ...] = _setting(
+        (),
+        COLUMNS,
+        LOG,
+        "What was known before the decision, separated by commas; x0..x9 is a range.",
+        otherwise="all numeric columns not used otherwise",
+        printed=True,
+    )
+    ignore: tuple[str, ...] = _setting(
+        (),
+        COLUMNS,
+        LOG,
+        "Numeric columns that are not states, such as values recorded after the decision.",
+        printed=True,
+    )
+    time: str | None = _setting(
+        None,
+        COLUMN,
+        LOG,
+        "Order of the rows of a trajectory.",
+        otherwise="time, if there is one",
+        printed=True,
+    )
+    terminated: str | None = _setting(
+        None, COLUMN, LOG, "True where a trajectory ended, False where it was cut off.", printed=True
+    )
+    n_actions: int | None = _setting(
+        None, _whole(1, MOST_ACTIONS), LOG, "Number of actions.", otherwise="largest code + 1"
+    )
+    by: str | None = _setting(
+        None, STRATA, LOG, "Strata of the calibration table, e.g. age:40,65.", printed=True
+    )
+    target_columns: tuple[str, ...] = _setting(
+        (), COLUMNS, TARGET, "Target policy: its probabilities, one column per action.", printed=True
+    )
+    recommended: str | None = _setting(
+        None, COLUMN, TARGET, "Target policy: the action that it recommends.", printed=True
+    )
+    model: str | None = _setting(
+        None, FILE, TARGET, "Target policy: a fitted model, as written by save_model.", printed=True
+    )
+    policy: str | None = _setting(
+        None, OBJECT, TARGET, "Target policy: an object of a Python module, whose code is run.", printed=True
+    )
+    soften: float | None = _setting(
+        None, SHARE, TARGET, "Leave this share of the decisions to current practice.", printed=True
+    )
+    trust_trees: bool = _setting(
+        False, FLAG, TARGET, "Allow loading tree models (unsafe for files of others)."
+    )
+    propensity: str | None = _setting(
+        None, COLUMN, TARGET, "Logged probability of the action taken.", printed=True
+    )
+    gamma: float = _setting(1.0, GAMMA, TARGET, "Discount per step.", otherwise="1")
+    out: str | None = _setting(
+        None, PAGE, OUTPUT, "Report to write; its numbers go to a JSON file beside it."
+    )
+    draws: int = _setting(1000, _whole(20, 1_000_000), OUTPUT, "Number of bootstrap draws.")
+    models: tuple[str, ...] = _setting(
+        (), NAMES, FIT, "Behaviour models to compare, e.g. logistic,forest.", otherwise="those of the audit"
+    )
+    fit_steps: int = _setting(
+        10_000, _whole(100, 10**12), FIT, "Maximum number of decisions used for fitting."
+    )
+    level: float = _setting(0.95, LEVEL, FIT, "Confidence level.")
+    # The largest seed is that of scikit-learn.
+    seed: int = _setting(0, _whole(0, 2**32 - 1), FIT, "Random seed.")
+
+
+SETTINGS: Mapping[str, Setting] = {each.name: each.metadata["setting"] for each in fields(Study)}
+TARGETS = ("target_columns", "recommended", "model", "policy")
+_LISTS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES))
+_PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, PAGE))
+
+
+def add_options(*groups: str) -> Callable[[Any], Any]:
+    """Give a command the options of these groups of settings, in the order of the settings."""
+
+    def add(command: Any) -> Any:
+        for name, setting in reversed([*SETTINGS.items()]):
+            if setting.group in groups:
+                command = _option(name, setting)(command)
+        return command
+
+    return add
+
+
+def _option(name: str, setting: Setting) -> Callable[[Any], Any]:
+    kind, flag = setting.kind, f"--{name.replace('_', '-')}"
+    if kind.flag:
+        return click.option(flag, is_flag=True, default=None, help=setting.help)
+    return click.option(flag, type=kind.type, metavar=kind.metavar, help=setting.help)
+
+
+def show_settings(study: Study) -> dict[str, str]:
+    """The settings that say what was read, in words; without those that were not given."""
+    values = {name: getattr(study, name) for name, setting in SETTINGS.items() if setting.printed}
+    return {name: SETTINGS[name].kind.show(x) for name, x in values.items() if x not in (None, ())}
+
+
+# -- from options and files --
+
+
+def read_study(source: str, given: Mapping[str, Any], *, needs_target: bool) -> Study:
+    """A study from the first argument, a log or a study file, and the options that were given.
+
+    Options take precedence over the file. All mistakes are reported at once.
+    """
+    options = {name: x for name, x in given.items() if x is not None}
+    if not source.lower().endswith(".toml"):
+        return _make_study({"log": source} | options, "the options have", needs_target)
+    values = _read_file(Path(source))
+    if needs_target and any(name in options for name in TARGETS):
+        # Another policy: neither softened like that of the file, nor trusted like it.
+        values = {name: x for name, x in values.items() if name not in (*TARGETS, "soften", "trust_trees")}
+    return _make_study(values | options, f"{source} has", needs_target)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{path} is no TOML file: {error}. Write lines such as log = 'log.parquet'."
+        ) from None
+    values = {name.replace("-", "_"): x for name, x in found.items()}
+    for name in _PATHS:
+        if isinstance(values.get(name), str):
+            values[name] = str(path.parent / values[name])  # paths start from the folder of the file
+    return values
+
+
+def _make_study(values: dict[str, Any], whose: str, needs_target: bool) -> Study:
+    mistakes = [*_unknown_settings(values), *_unfit_values(values), *_contradictions(values, needs_target)]
+    if mistakes:
+        several = f"{len(mistakes)} mistakes" if len(mistakes) > 1 else "a mistake"
+        raise ValueError(f"{whose} {several}: {'; '.join(mistakes)}.")
+    lists = {name: split_names(x) for name, x in values.items() if name in _LISTS}
+    return Study(**(values | lists))
+
+
+def split_names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Names from a list or from text with commas; ``p0..p24`` stands for all from the first to the last.
+
+    >>> split_names("age, p0..p2")
+    ('age', 'p0', 'p1', 'p2')
+    """
+    parts = given.split(",") if isinstance(given, str) else given
+    return tuple(name for part in parts for name in _expand_range(part.strip()) if name)
+
+
+def _expand_range(part: str) -> list[str]:
+    first, dots, last = part.partition("..")
+    stem = first.rstrip("0123456789")
+    if not dots or not last.startswith(stem):
+        return [part]
+    ends = first[len(stem) :], last[len(stem) :]
+    if not all(end.isdecimal() for end in ends):
+        return [part]
+    return [f"{stem}{i}" for i in range(int(ends[0]), min(int(ends[1]), int(ends[0]) + 100_000) + 1)]
+
+
+# -- mistakes --
+
+
+def _unknown_settings(values: Mapping[str, Any]) -> list[str]:
+    found = []
+    for name in values:
+        if name not in SETTINGS:
+            close = get_close_matches(name, SETTINGS, n=1)
+            found.append(f"{name!r} is no setting" + (f" (did you mean {close[0]!r}?)" if close else ""))
+    return found
+
+
+def _unfit_values(values: Mapping[str, Any]) -> list[str]:
+    found = []
+    for name, x in values.items():
+        if name in SETTINGS:
+            try:
+                SETTINGS[name].kind.check(name, x)
+            except (TypeError, ValueError) as error:
+                found.append(str(error).rstrip("."))
+    return found
+
+
+def _lists_in(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The lists of names that can be read; of the others the mistake is reported elsewhere."""
+    texts = {name: values[name] for name in _LISTS if name in values}
+    parts = {name: (x if isinstance(x, list | tuple) else [x]) for name, x in texts.items()}
+    return {name: split_names(texts[name]) for name, each in parts.items() if all(map(_is_text, each))}
+
+
+def _repeated_names(lists: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Names that stand twice in a list, or both among the states and among what is to be ignored."""
+    found = []
+    for name, names in lists.items():
+        twice = [x for x in dict.fromkeys(names) if names.count(x) > 1]
+        if twice:
+            found.append(f"{name} names {', '.join(map(repr, twice[:5]))} twice")
+    both = [x for x in lists.get("states", ()) if x in lists.get("ignore", ())]
+    if both:
+        found.append(f"{', '.join(map(repr, both[:5]))} cannot be both a state and ignored")
+    return found
+
+
+def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
+    lists = _lists_in(values)
+    found = _target_mistakes(values) if needs_target else []
+    if "log" not in values:
+        found.append("log is missing: name the table, e.g. log = 'log.parquet'")
+    found += _repeated_names(lists)
+    given, columns = values.get("n_actions"), lists.get("target_columns")
+    if given is not None and columns and given != len(columns):
+        found.append(f"n_actions is {given}, but target_columns names {len(columns)} columns, one per action")
+    if str(values.get("out", ".html")).lower().rsplit(".", 1)[-1] not in ("html", "htm"):
+        found.append(f"out must end in .html, got {values['out']!r}")
+    return found
+
+
+def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
+    targets, found = [name for name in TARGETS if name in values], []
+    if len(targets) != 1:
+        problem = f"both {' and '.join(targets)} are given" if targets else "the target policy is missing"
+        found.append(f"{problem}: give one of target_columns, recommended, model or policy")
+    if "soften" in values and "propensity" in values:
+        found.append(
+            "soften needs the behaviour policy's probabilities of all actions, and propensity holds those of the "
+            "actions taken: give one of the two"
+        )
+    return found

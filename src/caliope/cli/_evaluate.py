@@ -1,0 +1,219 @@
+"""The commands ``evaluate`` and ``calibrate``, its first half."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from caliope.cli._config import FIT, LOG, OUTPUT, TARGET, Study, add_options, read_study
+from caliope.cli._console import (
+    DISTRUSTED,
+    Display,
+    collect_warnings,
+    one_line_errors,
+    open_report,
+    show_progress,
+)
+
+# Import nothing heavy here: --help should answer at once.
+if TYPE_CHECKING:
+    from caliope._audit._compare import BehaviourModels
+    from caliope._audit._result import Audit, Stage
+    from caliope.cli._columns import ReadLog
+
+_WORK = click.option(
+    "--work",
+    metavar="FOLDER",
+    help="Keep finished stages there, so that the same command resumes after a stop. Its files are trusted: use a "
+    "folder of your own.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on the standard output.")
+QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
+_AUDIT_STAGES, _CALIBRATE_STAGES = 12, 3  # beside one per behaviour model
+_WARNINGS = 5  # of libraries that are printed
+
+
+# -- evaluate --
+
+
+@click.command()
+@click.argument("log")
+@add_options(LOG, TARGET, OUTPUT)
+@_WORK
+@add_options(FIT)
+@_JSON
+@QUIET
+def evaluate(log: str, *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
+    """Estimate the value of a new policy on a log.
+
+    Prints the value, its confidence interval, a verdict that says whether to trust it, and the reasons.
+
+    LOG is a Parquet or CSV file with one row per decision (also a folder or a glob), or a study file in TOML with the
+    same settings as the options below.
+
+    Exit code: 0 if the number may be used, with caution or without; 3 if it should not be believed; 2 if the input is
+    bad, with one line that says what to do.
+    """
+    with one_line_errors(stopped=_stop_text(work)):
+        study = read_study(log, given, needs_target=True)
+        write = open_report(study.out)
+        _check_work(work)
+        with show_progress(quiet=quiet) as display, collect_warnings() as warned:
+            found, read = _run_audit(study, display, work)
+        if not quiet:
+            _print_inferred(read)
+            _print_effort(found.stages, warned)
+        _print_audit(found, as_json=as_json)
+        # The result comes first: it took the time, and writing may fail.
+        if write is not None:
+            write(found)
+        if not as_json:
+            click.echo(f"\nReport: {study.out}" if write else "\nAdd --out report.html for the report.")
+    if found.verdict == "do not trust":
+        raise click.exceptions.Exit(DISTRUSTED)
+
+
+def _stop_text(work: str | None) -> str:
+    hint = "add --work FOLDER to resume" if work is None else "the same command resumes from here"
+    return f"Stopped; {hint}."
+
+
+def _check_work(work: str | None) -> None:
+    from caliope._cache import check_folder
+
+    if work is not None:
+        check_folder(work)
+
+
+def _run_audit(study: Study, display: Display, work: str | None) -> tuple[Audit, ReadLog]:
+    from caliope._audit._prepare import audit
+    from caliope._audit._result import Stages
+    from caliope.cli._columns import propensities_of, read_log, strata_of
+    from caliope.cli._policies import behaviour_models, target_of
+
+    begin = Stages(display)
+    with begin("reading the log"):
+        log = read_log(study)
+        target = target_of(study, log.data)
+        models = behaviour_models(study, target.data)
+    display.expect(_AUDIT_STAGES + len(models))
+    found = audit(
+        target.data,
+        target.policy,
+        models,
+        gamma=study.gamma,
+        logged=propensities_of(study, log.data),
+        by=strata_of(study, target.data),
+        level=study.level,
+        n_draws=study.draws,
+        fit_steps=study.fit_steps,
+        question=target.question,
+        rng=study.seed,
+        progress=display,
+        work=work,
+    )
+    settings = replace(found.settings, source=log.settings)
+    return replace(found, settings=settings, stages=(*begin.done, *found.stages)), log
+
+
+def _print_inferred(log: ReadLog) -> None:
+    for name in log.inferred:
+        click.echo(f"{name}: {log.settings[name]}", err=True)
+
+
+def _print_effort(stages: Sequence[Stage], warned: Sequence[str]) -> None:
+    for text in warned[:_WARNINGS]:
+        click.echo(f"warning of a library: {text}", err=True)
+    for stage in stages:
+        click.echo(f"{stage.seconds:9.1f} s {stage.peak_gb:7.2f} GB  {stage.name}", err=True)
+
+
+def _print_audit(found: Audit, *, as_json: bool) -> None:
+    if as_json:
+        from caliope.report._numbers import numbers_json
+
+        click.echo(numbers_json(found), nl=False)
+        return
+    click.echo(str(found))
+
+
+# -- calibrate --
+
+
+@click.command()
+@click.argument("log")
+@add_options(LOG)
+@_WORK
+@add_options(FIT)
+@_JSON
+@QUIET
+def calibrate(log: str, *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
+    """Fit, compare and recommend behaviour models.
+
+    LOG is a table or a study file, as for evaluate; no new policy is needed. Every model is judged on held-out
+    trajectories. This is the first half of evaluate: with the same settings it recommends the same model, and with the
+    same --work folder evaluate takes over its fits.
+
+    Exit code: 0; 3 if not even the recommended model should be believed; 2 if the input is bad.
+    """
+    with one_line_errors(stopped=_stop_text(work)):
+        study = read_study(log, given, needs_target=False)
+        _check_work(work)
+        with show_progress(quiet=quiet) as display, collect_warnings() as warned:
+            found, read = _compare_models(study, display, work)
+        if not quiet:
+            _print_inferred(read)
+            _print_effort(found.stages, warned)
+        _print_comparison(found, as_json=as_json)
+        distrusted = _is_distrusted(found)
+    if distrusted:
+        raise click.exceptions.Exit(DISTRUSTED)
+
+
+def _compare_models(study: Study, display: Display, work: str | None) -> tuple[BehaviourModels, ReadLog]:
+    from caliope._audit._compare import compare_behaviour
+    from caliope.cli._columns import read_log, strata_of
+    from caliope.cli._policies import behaviour_models
+
+    display("reading the log")
+    log = read_log(study)
+    models = behaviour_models(study, log.data)
+    display.expect(_CALIBRATE_STAGES + len(models))
+    found = compare_behaviour(
+        log.data,
+        models,
+        by=strata_of(study, log.data),
+        level=study.level,
+        fit_steps=study.fit_steps,
+        rng=study.seed,
+        progress=display,
+        work=work,
+    )
+    return found, log
+
+
+def _is_distrusted(found: BehaviourModels) -> bool:
+    """Whether no model is recommended, or the recommended one or the log itself should not be believed."""
+    from caliope.checks import verdict
+
+    best = found.comparison.recommended
+    return not best or verdict((*found.comparison[best].findings, *found.findings)) == "do not trust"
+
+
+def _print_comparison(found: BehaviourModels, *, as_json: bool) -> None:
+    if as_json:
+        import json
+
+        from caliope.report._numbers import finite
+
+        content = {**found.comparison.to_dict(), "log": [finding.to_dict() for finding in found.findings]}
+        click.echo(json.dumps(finite(content), indent=2, allow_nan=False))
+        return
+    click.echo(str(found.comparison))
+    if found.findings:
+        click.echo("\nAbout the log itself:")
+    for finding in found.findings:
+        click.echo(f"  {finding}")

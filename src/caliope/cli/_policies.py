@@ -1,0 +1,189 @@
+"""The target policy and the behaviour models that a study names."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caliope._policies import Relative, mix, practice
+from caliope._ragged import Int
+from caliope._trajectories import Trajectories
+from caliope._validation import as_action_codes, refuse_beyond, refuse_sparse
+from caliope.behaviour._frequencies import TabularFrequencies
+from caliope.behaviour._models import POOL, boosting, candidate_models, default_models
+from caliope.behaviour._saving import load_model
+from caliope.cli._columns import numbers_of, place_of
+from caliope.cli._config import MOST_ACTIONS, Study
+
+# -- behaviour models --
+
+
+def behaviour_models(study: Study, data: Trajectories) -> Mapping[str, Any]:
+    """Return the behaviour models that a study names, unfitted and in that order; by default those of an audit."""
+    usual = candidate_models(data, random_state=study.seed)
+    if not study.models:
+        return usual
+    offered = {
+        "frequencies": TabularFrequencies(),
+        "network": default_models(random_state=study.seed)["network"],
+        "boosting": boosting(random_state=study.seed),
+        **usual,
+        "pool": usual[POOL],
+    }
+    odd = [name for name in study.models if name not in offered]
+    if odd:
+        raise ValueError(
+            f"no behaviour model is called {', '.join(map(repr, odd))}: there are {', '.join(offered)}."
+        )
+    return {name: offered[name] for name in study.models}
+
+
+# -- the target policy --
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The policy to evaluate, the log with room for all its actions, and the question in words."""
+
+    policy: Any
+    data: Trajectories
+    question: str
+
+
+def target_of(study: Study, data: Trajectories) -> Target:
+    """Find the policy of a study; the log is widened if the policy knows actions that were never logged."""
+    policy, data, words = _named_policy(study, data)
+    if isinstance(policy, Relative) and study.propensity is not None:
+        raise ValueError(
+            f"{study.policy} is stated relative to practice and needs the behaviour policy's probabilities of all "
+            "actions, but --propensity holds those of the actions taken: leave --propensity out."
+        )
+    if study.soften is None:
+        return Target(policy, data, f"What would be achieved by following {words}?")
+    if isinstance(policy, Relative):
+        raise ValueError(f"{study.policy} is stated relative to practice already: leave --soften out.")
+    share = 1 - study.soften
+    question = (
+        f"What would be achieved by following {words} in {share:.4g} of the decisions, and current practice in the "
+        f"other {study.soften:.4g}? This is not the value of the policy itself: it was softened, as asked."
+    )
+    return Target(mix(practice, policy, share), data, question)
+
+
+def _named_policy(study: Study, data: Trajectories) -> tuple[Any, Trajectories, str]:
+    """The policy, the log with room for its actions, and the words for it."""
+    if study.target_columns:
+        names = study.target_columns
+        probs = [numbers_of(data, name, "probability under the target policy") for name in names]
+        return np.column_stack(probs), data, f"the probabilities in columns {names[0]!r} to {names[-1]!r}"
+    if study.recommended is not None:
+        codes = _recommended_actions(study.recommended, data)
+        wide = with_actions(data, int(codes.max()) + 1)
+        return np.eye(wide.n_actions)[codes], wide, f"the recommendations in {study.recommended!r}"
+    if study.model is not None:
+        model = load_model(study.model, trees=study.trust_trees)
+        return model, with_actions(data, _largest_class(model)), f"the model in {Path(study.model).name}"
+    name = str(study.policy)
+    policy = find_policy(name)
+    if not isinstance(policy, Relative) and not hasattr(policy, "predict_proba"):
+        policy = _call_policy(name, policy, data)
+    return policy, with_actions(data, _largest_class(policy)), f"the policy {name}"
+
+
+def _recommended_actions(column: str, data: Trajectories) -> Int:
+    values = numbers_of(data, column, "recommended action")
+    name, where = f"column {column!r} (recommended action)", partial(place_of, data)
+    codes = as_action_codes(values, where, name=name)
+    if codes.max() >= data.n_actions:
+        refuse_sparse(codes, where, name=name, logged=data.actions)
+    refuse_beyond(codes, MOST_ACTIONS, where, name=name)
+    return codes
+
+
+def _largest_class(policy: Any) -> int:
+    """How many actions a policy needs; 0 if it does not say."""
+    classes = np.asarray(getattr(policy, "classes_", ()))
+    return int(classes.max()) + 1 if classes.size and classes.dtype.kind in "iu" else 0
+
+
+def with_actions(data: Trajectories, n_actions: int) -> Trajectories:
+    """Return the same log with room for actions that were never taken."""
+    if n_actions <= data.n_actions:
+        return data
+    return data.replace(n_actions=n_actions, action_names=None)
+
+
+# -- policies of Python modules --
+
+_EXPECTED = (
+    "be an object with predict_proba and classes_, a result of mix or tilt, or a function of one argument, the log, "
+    "that returns probabilities (N, A)"
+)
+
+
+def find_policy(name: str) -> Any:
+    """Import the object called ``module:object``; modules are also looked for in the current folder."""
+    module, colon, path = name.partition(":")
+    if not colon or not module or not path:
+        raise ValueError(f"a policy is named as module:object, e.g. my_policies:cautious; got {name!r}.")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{name} cannot be found: {error}. Run the command in the folder of the module, or install it."
+        ) from None
+    if not (isinstance(found, Relative) or _gives_probabilities(found) or _takes_a_log(found)):
+        raise TypeError(f"{name} is {_describe(found)}, and a policy must {_EXPECTED}.")
+    return found
+
+
+def _gives_probabilities(found: Any) -> bool:
+    return hasattr(found, "predict_proba") and not isinstance(found, type)
+
+
+def _takes_a_log(found: Any) -> bool:
+    """Whether it is a function with exactly one required parameter; nothing else is called."""
+    if isinstance(found, type) or inspect.isbuiltin(found) or not callable(found):
+        return False
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return False
+    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    return len(needed) == 1 and needed[0].kind is not needed[0].KEYWORD_ONLY
+
+
+def _describe(found: Any) -> str:
+    if isinstance(found, type):
+        return f"a class (name an object of it, as in policy = {found.__name__}(...))"
+    return f"a {type(found).__name__}"
+
+
+def _call_policy(name: str, function: Any, data: Trajectories) -> Any:
+    """Call a function on the log, and return its probabilities if they are numbers."""
+    try:
+        probs = np.asarray(function(data))
+    except Exception as error:
+        raise ValueError(
+            f"the policy {name} failed on the log: {type(error).__name__}: {error}. It must {_EXPECTED}."
+        ) from error
+    if probs.dtype.kind not in "fiub" or probs.ndim != 2:
+        raise TypeError(
+            f"the policy {name} returned an array of {probs.dtype} and shape {probs.shape}; it must {_EXPECTED}."
+        )
+    return probs

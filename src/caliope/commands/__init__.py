@@ -1,1 +1,0 @@
-"""``caliope evaluate`` and ``caliope calibrate``: the audit from the command line."""

@@ -1,0 +1,11 @@
+from ._datasets import (
+    read_d3rlpy as read_d3rlpy,
+    read_minari as read_minari,
+    read_obp as read_obp,
+)
+from ._source import (
+    column_types as column_types,
+)
+from ._table import (
+    read_table as read_table,
+)

@@ -1,0 +1,236 @@
+"""Roles of the columns of a table, and checks of their names and types."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from narwhals.dtypes import DType
+
+# Types of each column; files may differ in them.
+Types = Mapping[str, tuple[DType, ...]]
+
+# Number of columns that a message can list and stay readable.
+_FEW = 30
+# Integers that NumPy does not have.
+WIDE = (nw.Int128, nw.UInt128)
+_FITS_FLOAT32 = (nw.Float32, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Boolean)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the columns, by role."""
+
+    episode: str
+    action: str
+    reward: str
+    states: tuple[str, ...]
+    time: str | None
+    terminated: str | None
+    keep: tuple[str, ...]
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that give the episode and the order of a row."""
+        return (self.episode,) if self.time is None else (self.episode, self.time)
+
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns other than states that become one number per row."""
+        found = (self.action, self.reward)
+        return found if self.terminated is None else (*found, self.terminated)
+
+    @cached_property
+    def contents(self) -> tuple[str, ...]:
+        """Columns that are read besides the keys, each once."""
+        return tuple(dict.fromkeys((*self.states, *self.numbers, *self.keep)))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Columns that are read, each once."""
+        return tuple(dict.fromkeys((*self.keys, *self.contents)))
+
+    @cached_property
+    def measures(self) -> frozenset[str]:
+        """Columns that must hold numbers; not the keys."""
+        return frozenset({*self.states, *self.numbers} - {*self.keys})
+
+    @cached_property
+    def floats(self) -> frozenset[str]:
+        """Columns that are used as floating-point numbers only."""
+        return self.measures - {*self.keep}
+
+
+def as_names(part: str, names: Any) -> tuple[str, ...]:
+    """Return names as a tuple; a single string is one name."""
+    if isinstance(names, str):
+        return (names,)
+    try:
+        return tuple(names)
+    except TypeError:
+        raise TypeError(
+            f"{part} must be the name of a column or a list of names, got {names!r}: name the columns, "
+            f"e.g. {part}=['age', 'weight']."
+        ) from None
+
+
+def check_count(n_actions: Any) -> None:
+    """Raise unless the number of actions is None or a whole number of at least 1."""
+    if n_actions is None:
+        return
+    try:
+        count = operator.index(n_actions)
+    except TypeError:
+        count = None
+    if count is None or isinstance(n_actions, bool):
+        raise TypeError(
+            f"n_actions must be a whole number, got {n_actions!r}: say how many actions there are, or leave it out."
+        )
+    if count < 1:
+        raise ValueError(
+            f"n_actions must be 1 or more, got {n_actions}: say how many actions there are, or leave it out."
+        )
+
+
+def _check_text(part: str, name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"{part} must name a column by text, got {name!r} ({type(name).__name__}). If the columns of your frame "
+            "are called by numbers, rename them first, e.g. frame.columns = [str(x) for x in frame.columns]."
+        )
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise ValueError(
+            f"{part} names the column {name!r}, but to polars this is a pattern of several names, and another column "
+            "might be read for it: rename it."
+        )
+
+
+def refuse_duplicates(roles: Roles, names: Sequence[Any], where: str) -> None:
+    """Raise if a column with a role occurs more than once."""
+    wanted = {*roles.names}
+    for name, times in Counter(name for name in names if name in wanted).items():
+        places = [i for i, other in enumerate(names) if other == name] if times > 1 else []
+        if places:
+            raise ValueError(
+                f"column {name!r} must be there once, but {where} names {len(places)} columns so (the first two "
+                f"are columns {places[0] + 1} and {places[1] + 1}). Rename or drop all but the one you mean."
+            )
+
+
+def check_roles(roles: Roles) -> None:
+    """Raise if a column has two roles, or if there is no state."""
+    single = {part: getattr(roles, part) for part in ("episode", "time", "action", "reward", "terminated")}
+    for part, name in single.items():
+        if name is not None or part in ("episode", "action", "reward"):
+            _check_text(part, name)
+    for part in ("states", "keep"):
+        for name in getattr(roles, part):
+            _check_text(part, name)
+    named = [name for name in single.values() if name is not None]
+    for name in named:
+        if named.count(name) > 1:
+            parts = " and ".join(part for part, other in single.items() if other == name)
+            raise ValueError(f"column {name!r} is given as {parts}; each needs a column of its own.")
+    if not roles.states:
+        raise ValueError("states is empty: name at least one column that was known before the decision.")
+    twice = sorted(name for name, times in Counter(roles.states).items() if times > 1)
+    if twice:
+        raise ValueError(f"states names {', '.join(map(repr, twice))} more than once.")
+    leaks = [part for part, name in single.items() if part != "time" and name in roles.states]
+    if leaks:
+        raise ValueError(
+            "states must hold only what was known before the decision, but lists "
+            f"{', '.join(f'{single[part]!r} (the {part})' for part in leaks)}: it would give the answer away. "
+            "Take it out."
+        )
+
+
+def _nearest(name: str, available: Sequence[str]) -> str:
+    close = get_close_matches(str(name), available, n=3)
+    return f"{name!r}" + (f" (close: {', '.join(map(repr, close))})" if close else "")
+
+
+def check_present(roles: Roles, types: Types) -> None:
+    """Raise unless the table has every column that was named."""
+    missing = [name for name in roles.names if name not in types]
+    if missing:
+        available = [name for name in types if isinstance(name, str)]
+        odd = [name for name in types if not isinstance(name, str)]
+        rename = (
+            f" Beside these, {len(odd)} columns have names that are not text (first: {next(iter(odd), None)!r}): "
+            "rename them, e.g. frame.columns = [str(x) for x in frame.columns]."
+        )
+        listed = ", ".join(map(repr, available)) if len(available) <= _FEW else f"{len(available)} others"
+        wrong = ", ".join(_nearest(name, available) for name in missing[:_FEW])
+        more = f" and {len(missing) - _FEW} more" if len(missing) > _FEW else ""
+        raise ValueError(
+            "not a column of the table (of all its files): "
+            f"{wrong}{more}. There are {listed or 'none'}." + rename * bool(odd)
+        )
+
+
+def _is_number(dtype: DType) -> bool:
+    return dtype.is_numeric() or dtype == nw.Boolean
+
+
+def _is_time(dtype: DType) -> bool:
+    return (dtype.is_numeric() and dtype not in WIDE) or dtype in (nw.Date, nw.Datetime, nw.Duration)
+
+
+def _is_label(dtype: DType) -> bool:
+    return dtype.is_numeric() or dtype in (nw.String, nw.Categorical, nw.Enum, nw.Date, nw.Datetime)
+
+
+class _Need(NamedTuple):
+    part: str
+    fits: Callable[[DType], bool]
+    needed: str
+    remedy: str
+
+
+_CODE = "Code it as numbers. In a CSV file one word, such as NA, makes a whole column text."
+_NEEDS = (
+    _Need("states", _is_number, "states must be numbers", _CODE),
+    _Need("reward", _is_number, "the reward must be a number", _CODE),
+    _Need(
+        "action",
+        _is_number,
+        "actions must be whole numbers from 0",
+        "Code them first, e.g. by numpy.unique(..., return_inverse=True), and note which number is which.",
+    ),
+    _Need(
+        "terminated",
+        _is_number,
+        "terminated must be True or False (or 1 and 0)",
+        "Fill in missing values first; in pandas they turn a column of booleans into objects.",
+    ),
+    _Need("episode", _is_label, "episodes must be called by numbers or text", "Turn the ids into strings."),
+    _Need(
+        "time",
+        _is_time,
+        "time must be a number of at most 64 bits, a date or a datetime",
+        "Parse it first: as text, 10 precedes 9.",
+    ),
+)
+
+
+def check_types(roles: Roles, types: Types) -> None:
+    """Raise unless every column has a type that suits its role."""
+    for need in _NEEDS:
+        names = as_names(need.part, getattr(roles, need.part) or ())
+        odd = [f"{name!r} is {dtype}" for name in names for dtype in types[name] if not need.fits(dtype)]
+        if odd:
+            raise TypeError(f"{need.needed}, but column {', '.join(odd)}. {need.remedy}")
+
+
+def state_type(roles: Roles, types: Types) -> type[np.floating[Any]]:
+    """Return float32 if that is exact for every state, otherwise float64."""
+    small = all(dtype in _FITS_FLOAT32 for name in roles.states for dtype in types[name])
+    return np.float32 if small else np.float64

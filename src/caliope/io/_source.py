@@ -1,0 +1,328 @@
+"""Tables in files or in memory, read in batches."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from caliope._ragged import Float
+from caliope.io._columns import WIDE, Roles, Types, refuse_duplicates
+from caliope.io._csv import infer_types, interpret, open_csv
+
+_IN_WORDS = {
+    "found more fields than defined in 'Schema'": "a row has more cells than the header has names; is there a comma "
+    "inside a number or a text"
+}
+# Rows in memory besides the result: enough to be fast, few enough to need little memory.
+_BATCH_ROWS = 1 << 16
+
+Frame = nw.DataFrame[Any]
+
+
+class Source(Protocol):
+    """A table that can be read twice, in the same order."""
+
+    @property
+    def columns(self) -> Types:
+        """Columns that the whole table has, each with its type (or types: files may differ)."""
+
+    def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
+        """Return the key columns at once, and an iterator over batches of rows in the same order."""
+
+
+@dataclass(frozen=True)
+class _InMemory:
+    frame: Frame
+
+    @property
+    def columns(self) -> Types:
+        return {name: (dtype,) for name, dtype in self.frame.schema.items()}
+
+    def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
+        # Rows first, then columns: pandas shares memory with a slice, but copies a choice of columns.
+        starts = range(0, len(self.frame), _BATCH_ROWS)
+        batches = (self.frame[start : start + _BATCH_ROWS].select(list(columns)) for start in starts)
+        return self.frame.select(list(keys)), batches
+
+
+@contextmanager
+def _reading(label: str, explain: Callable[[], None] = lambda: None) -> Iterator[None]:
+    try:
+        yield
+    except (pl.exceptions.PolarsError, nw.exceptions.NarwhalsError, pl.exceptions.PanicException) as error:
+        # A panic of polars is no Exception.
+        with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            explain()
+        # The other lines name options that read_table does not have.
+        what = str(error).split("\n", 1)[0]
+        what = _IN_WORDS.get(what, what)
+        raise ValueError(
+            f"read_table could not read {label}: {what}. Correct the file, or read it with options of your own, "
+            "e.g. by polars.scan_csv or polars.scan_parquet, and give read_table the frame."
+        ) from error
+
+
+@dataclass
+class _Fingerprint:
+    """Hash of keys and their order, to compare two readings without keeping them."""
+
+    rows: int = 0
+    value: int = 0
+
+    def add(self, keys: pl.DataFrame) -> None:
+        position = np.arange(self.rows, self.rows + keys.height, dtype=np.uint64)
+        self.value += int((keys.hash_rows().to_numpy() * (2 * position + 1)).sum(dtype=np.uint64))
+        self.value %= 2**64
+        self.rows += keys.height
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A polars query: one file, or a lazy frame."""
+
+    label: str
+    query: pl.LazyFrame
+    # Raises a clearer error than polars, if it can.
+    explain: Callable[[], None] = lambda: None
+    # Reads every column, where reading some would hide a fault.
+    whole: pl.LazyFrame | None = None
+
+    @cached_property
+    def types(self) -> nw.Schema:
+        """Columns and their types."""
+        with _reading(self.label):
+            return nw.from_native(self.query).collect_schema()
+
+    def keys(self, names: Sequence[str]) -> tuple[pl.DataFrame, _Fingerprint]:
+        query = self.query.select(names)
+        if self.whole is not None:
+            # Asks for all columns.
+            empty = pl.any_horizontal(pl.all().is_null()).alias(f"some of {names} is empty")
+            query = self.whole.select(*names, empty)
+        with _reading(self.label, self.explain):
+            found = query.collect(engine="streaming").select(names)
+        fingerprint = _Fingerprint()
+        fingerprint.add(found)
+        return found, fingerprint
+
+    def batches(
+        self, keys: Sequence[str], columns: Sequence[str], *, expected: _Fingerprint
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the rows; raise if their keys differ from those of the first reading."""
+        found = _Fingerprint()
+        # In the table's own order: a query that also reorders columns runs a gigabyte ahead of its reader.
+        query = self.query.select([name for name in self.types if name in {*keys, *columns}])
+        with _reading(self.label, self.explain):
+            for batch in query.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
+                found.add(batch.select(keys))
+                if found.rows > expected.rows:
+                    break
+                yield batch
+        if found != expected:
+            raise ValueError(
+                f"{self.label} gave other rows, or another order of rows, when it was read a second time. "
+                "End a lazy query with a sort, or collect() it first; let a file be written to its end."
+            )
+
+
+def _common(types: Sequence[nw.Schema]) -> Types:
+    """Columns that all files have, each with its types."""
+    everywhere = [name for name in types[0] if all(name in other for other in types)]
+    return {name: tuple(dict.fromkeys(other[name] for other in types)) for name in everywhere}
+
+
+@dataclass(frozen=True)
+class _Scanned:
+    """Parts that are read one after the other."""
+
+    parts: tuple[_Part, ...]
+    interpret: Callable[[pl.DataFrame], Mapping[str, pl.Expr]] = lambda _: {}  # what text in the keys means
+
+    @property
+    def columns(self) -> Types:
+        return _common([part.types for part in self.parts])
+
+    def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
+        frames, fingerprints = zip(*(part.keys(keys) for part in self.parts), strict=True)
+        with _reading(", ".join(part.label for part in self.parts)):
+            together = pl.concat(frames, how="vertical_relaxed")
+        meant = self.interpret(together)
+        kept = [expression for name, expression in meant.items() if name in columns]
+        batches = (
+            nw.from_native(batch.with_columns(kept), eager_only=True)
+            for part, fingerprint in zip(self.parts, fingerprints, strict=True)
+            for batch in part.batches(keys, columns, expected=fingerprint)
+        )
+        return nw.from_native(together.with_columns(meant.values()), eager_only=True), batches
+
+
+def _scan_parquet(path: Path, _: Roles) -> _Part:
+    return _Part(str(path), pl.scan_parquet(path, glob=False, hive_partitioning=False))
+
+
+def _scan_csv(path: Path, roles: Roles) -> _Part:
+    file = open_csv(path, roles)
+    return _Part(str(path), file.scan(), file.refuse_text, file.scan_whole())
+
+
+_READERS: Mapping[str, Callable[[Path, Roles], _Part]] = {
+    ".parquet": _scan_parquet,
+    ".pq": _scan_parquet,
+    ".csv": _scan_csv,
+    ".csv.gz": _scan_csv,
+}
+
+
+def _parquet_in(folder: Path) -> list[Path]:
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".parquet", ".pq"))
+    if not found:
+        raise ValueError(
+            f"{folder} is a directory without Parquet files: name the files, e.g. '{folder}/*.csv', or "
+            f"'{folder}/**/*.parquet' for those in its folders."
+        )
+    return found
+
+
+def _find(pattern: str | os.PathLike[str]) -> list[Path]:
+    if not os.fspath(pattern):
+        raise ValueError("the path must name a file, but is empty.")
+    path = Path(os.path.expanduser(pattern))  # noqa: PTH111 (Path.expanduser fails on a file called ~x.csv)
+    if path.is_dir():
+        return _parquet_in(path)
+    if path.exists():  # asked before globbing: a file may have brackets in its name
+        return [path]
+    names = glob.glob(str(path), recursive=True)  # noqa: PTH207 (Path.glob refuses absolute patterns)
+    found = sorted(name for name in map(Path, names) if name.is_file())
+    if not found:
+        raise FileNotFoundError(f"no file matches {str(pattern)!r} (looked from {Path.cwd()}).")
+    return found
+
+
+def _refuse_lacking(parts: Sequence[_Part], roles: Roles) -> None:
+    """Raise if some files have a column and others do not; a column that no file has is reported later."""
+    for name in roles.names:
+        lacking = [part.label for part in parts if name not in part.types]
+        if 0 < len(lacking) < len(parts):
+            raise ValueError(
+                f"column {name!r} must be in every file, but {len(lacking)} of {len(parts)} files lack it "
+                f"(first: {lacking[0]}). Add it there, or leave the file out."
+            )
+
+
+def _reader_of(paths: Sequence[Path]) -> Callable[[Path, Roles], _Part]:
+    """What reads these files, which must be of one kind."""
+    suffixes = [next((s for s in _READERS if path.name.lower().endswith(s)), None) for path in paths]
+    if None in suffixes:
+        odd = paths[suffixes.index(None)]
+        raise ValueError(f"{odd}: unknown kind of file; read_table knows {', '.join(_READERS)}.")
+    readers = [_READERS[suffix] for suffix in suffixes if suffix]
+    if len(set(readers)) > 1:
+        other = next(path for path, reader in zip(paths, readers, strict=True) if reader is not readers[0])
+        raise ValueError(
+            f"the files are of different kinds (first: {paths[0]} and {other}); "
+            "read_table takes Parquet or CSV, not both at once."
+        )
+    return readers[0]
+
+
+def _scan(paths: Sequence[Path], roles: Roles) -> _Scanned:
+    reader, parts = _reader_of(paths), []
+    for path in paths:
+        with _reading(str(path)):
+            parts.append(reader(path, roles))
+    _refuse_lacking(parts, roles)
+    if reader is _scan_csv:
+        return _Scanned(tuple(parts), lambda keys: interpret(keys, roles))
+    return _Scanned(tuple(parts))
+
+
+def _types_of(path: Path, *, csv: bool) -> nw.Schema:
+    with _reading(str(path)):
+        query = pl.LazyFrame(schema=infer_types(path)) if csv else pl.scan_parquet(path, glob=False)
+        return nw.from_native(query).collect_schema()
+
+
+def column_types(source: str | os.PathLike[str]) -> Types:
+    """Return the columns that all files of a path, a glob or a directory have, each with its types.
+
+    Types are those of a Parquet file, or inferred from the first rows of a CSV file; files may differ in them.
+
+    Parameters
+    ----------
+    source : path
+        A file, a glob or a directory.
+
+    Returns
+    -------
+    dict from str to tuple
+        Types of each column.
+
+    Examples
+    --------
+    >>> from caliope.domains import ward
+    >>> list(column_types(ward.csv_path()))[1:]
+    ['hour', 'severity', 'dose', 'discharged']
+    """
+    paths = _find(source)
+    csv = _reader_of(paths) is _scan_csv
+    return _common([_types_of(path, csv=csv) for path in paths])
+
+
+def _in_memory(source: Any, roles: Roles) -> _InMemory:
+    try:
+        return _InMemory(nw.from_native(source, eager_only=True))
+    except nw.exceptions.DuplicateError:  # even if we need none of the copies
+        is_arrow = hasattr(source, "column_names")
+        names = list(source.column_names if is_arrow else source.columns)
+        refuse_duplicates(roles, names, f"the {type(source).__name__}")
+        single = [i for i, name in enumerate(names) if names.count(name) == 1]
+        chosen = source.select(single) if is_arrow else source.iloc[:, single]
+        return _InMemory(nw.from_native(chosen, eager_only=True))
+
+
+def open_source(source: object, roles: Roles) -> Source:
+    """Open a path, several paths, a glob, a directory, or a frame."""
+    if isinstance(source, str | os.PathLike):
+        return _scan(_find(source), roles)
+    if isinstance(source, list | tuple) and source and all(isinstance(x, str | os.PathLike) for x in source):
+        return _scan([path for pattern in source for path in _find(pattern)], roles)
+    if isinstance(source, pl.LazyFrame):
+        return _Scanned((_Part("the LazyFrame", source),))
+    try:
+        return _in_memory(source, roles)
+    except TypeError:
+        raise TypeError(
+            "read_table takes a path, a list of paths or a glob of Parquet or CSV files, a polars DataFrame "
+            f"or LazyFrame, a pandas DataFrame or a pyarrow Table, got {type(source).__name__}."
+        ) from None
+
+
+def as_float(column: nw.Series[Any], dtype: type[np.floating[Any]] = np.float64) -> Float:
+    """Return numbers and booleans as floats; NaN where there is no value."""
+    return column.cast(nw.Float32 if dtype is np.float32 else nw.Float64).to_numpy()
+
+
+def as_array(column: nw.Series[Any]) -> NDArray[Any]:
+    """Return numbers as numbers, with NaN for a missing value, and text as objects, with None for a missing value.
+
+    Whole numbers of 128 bits become text: NumPy does not have them, and as floats different numbers would be equal.
+    """
+    if isinstance(column.dtype, nw.Decimal):
+        return as_float(column)
+    values = (column.cast(nw.String) if column.dtype in WIDE else column).to_numpy()
+    if values.dtype.kind not in "OU":
+        return values
+    objects = values.astype(object)  # fixed-width text would take the longest string for each
+    objects[column.is_null().to_numpy()] = None  # frames differ in what stands for no value
+    return objects

@@ -1,0 +1,7 @@
+from ._numbers import (
+    numbers_json as numbers_json,
+)
+from ._page import (
+    report_html as report_html,
+    write_report as write_report,
+)

@@ -1,0 +1,129 @@
+"""The page of an audit: its sections in order, rendered through the templates and written to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from caliope._audit._result import Audit
+from caliope.report._behaviour import behaviour_section, placebo_section, reliability_section
+from caliope.report._blocks import Section, as_sentence
+from caliope.report._numbers import numbers_json
+from caliope.report._sensitivity import (
+    codes_section,
+    confounding_section,
+    influence_section,
+    limits_section,
+    sensitivity_section,
+    settings_section,
+    words_section,
+)
+from caliope.report._verdict import value_section, verdict_section
+from caliope.report._weights import actions_section, overlap_section, weights_section
+
+_SECTIONS: tuple[Callable[[Audit], Section], ...] = (
+    verdict_section,
+    value_section,
+    limits_section,
+    behaviour_section,
+    reliability_section,
+    weights_section,
+    overlap_section,
+    actions_section,
+    influence_section,
+    sensitivity_section,
+    placebo_section,
+    confounding_section,
+    settings_section,
+    words_section,
+)
+
+
+def report_html(audit: Audit) -> str:
+    """Render the page of an audit.
+
+    Parameters
+    ----------
+    audit : Audit
+        The result to show.
+
+    Returns
+    -------
+    str
+        One HTML text that needs no other file and no network.
+
+    Examples
+    --------
+    >>> page = report_html(audit)  # doctest: +SKIP
+    """
+    return _render(audit, _sections(audit))
+
+
+def write_report(audit: Audit, path: str | Path) -> tuple[Path, Path]:
+    """Write the page of an audit, and all its numbers as JSON beside it.
+
+    The same audit gives the same bytes. The page holds everything in itself: it opens from a disk, without a network,
+    and prints. The JSON has the audit and the numbers behind every figure.
+
+    Parameters
+    ----------
+    audit : Audit
+        The result to show.
+    path : str or Path
+        Where to write the page; its name must end in .html.
+
+    Returns
+    -------
+    page, numbers : Path
+        Both files.
+
+    Examples
+    --------
+    >>> page, numbers = write_report(audit, "report.html")  # doctest: +SKIP
+    """
+    page = Path(path)
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a report is an HTML file: its name must end in .html, got {page.name!r}.")
+    numbers = page.with_suffix(".json")
+    sections = _sections(audit)
+    figures = {picture.name: picture.data.to_dict() for part in sections for picture in part.pictures}
+    _write(page, _render(audit, sections))
+    _write(numbers, numbers_json(audit, figures))
+    return page, numbers
+
+
+def _sections(audit: Audit) -> tuple[Section, ...]:
+    """Every section of the page, as plain values; the last one explains the codes of all others."""
+    sections = tuple(make(audit) for make in _SECTIONS)
+    codes = codes_section(finding for section in sections for finding in section.findings)
+    return (*sections, codes) if codes.blocks else sections
+
+
+def _render(audit: Audit, sections: tuple[Section, ...]) -> str:
+    """The page as HTML. Everything but our own drawings is escaped."""
+    data = audit.data
+    about = f"{len(data)} {data.units}, {data.n_steps} decisions, {data.n_actions} actions"
+    template = _environment().get_template("page.html.j2")
+    return template.render(title="Audit of a new policy", about=about, sections=sections) + "\n"
+
+
+def _environment() -> Any:
+    made = Environment(
+        loader=PackageLoader("caliope.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["sentence"] = as_sentence
+    return made
+
+
+def _write(path: Path, text: str) -> None:
+    # Whole or not at all: a reader never meets half a page.
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

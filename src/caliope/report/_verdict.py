@@ -1,0 +1,215 @@
+"""Sections with the verdict, its reasons, and the value by every estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from caliope import plots
+from caliope._audit._result import Audit
+from caliope._results import Estimate, Table, percent
+from caliope.checks._registry import Finding, Level, Verdict
+from caliope.report._blocks import (
+    PRACTICE,
+    Banner,
+    Codes,
+    Fact,
+    Facts,
+    Grid,
+    Reasons,
+    Section,
+    Text,
+    grid,
+    name_rows,
+    picture,
+    row_panel,
+)
+
+_TITLES: Mapping[Verdict, tuple[str, str]] = {
+    "trust": (
+        "Trust: no check speaks against this estimate",
+        "Every check that this log allows was made, and none failed. Some assumptions cannot be checked on any log; "
+        "they are listed further down. Read them before you use the number.",
+    ),
+    "caution": (
+        "Caution: use with the reservations below",
+        "The estimate stands, but not on its own. Take it as a reason to look further, not as the basis of a decision.",
+    ),
+    "do not trust": (
+        "Do not trust this estimate",
+        "This log cannot say what the new policy is worth. The numbers are shown so that the reasons can be followed. "
+        "Do not quote them.",
+    ),
+}
+_LEVELS: Mapping[Level, str] = {
+    "issue": "Why it should not be believed",
+    "caution": "Reservations",
+    "note": "How the number was made",
+}
+_MORE_DIGITS = 5  # at most, than the intervals deserve
+
+
+def verdict_section(audit: Audit) -> Section:
+    """Whether to believe the estimate, the three numbers that matter, and every reason."""
+    title, text = _TITLES[audit.verdict]
+    by_level = {level: tuple(f for f in audit.findings if f.level == level) for level in _LEVELS}
+    reasons = [Reasons(_LEVELS[level], found) for level, found in by_level.items() if found]
+    question = audit.settings.question
+    blocks = (
+        Banner(audit.verdict, title, text),
+        *((Text(f"The question: {question}"),) if question else ()),
+        _facts(audit),
+        Text(_sentence(audit)),
+        *reasons,
+    )
+    return Section("verdict", "Verdict", "The verdict", blocks)
+
+
+def _facts(audit: Audit) -> Facts:
+    policy, practice, gain = value_texts(audit)
+    signs = {1: "above 0", -1: "below 0", 0: "the sign is open", None: "no interval"}
+    notes = (
+        f"effective sample size {audit.headline.effective_n:.0f}",
+        f"mean of {audit.practice.n} {audit.data.units}",
+        signs[sign_of_gain(audit)] if _quotable(audit) else "not to be quoted",
+    )
+    rows = (
+        ("New policy", policy, audit.headline),
+        ("Current practice", practice, audit.practice),
+        ("Difference", gain, audit.gain),
+    )
+    facts = (
+        Fact(name, value, f"{interval_text(row)}; {note}")
+        for (name, value, row), note in zip(rows, notes, strict=True)
+    )
+    return Facts(tuple(facts), audit.verdict == "do not trust")
+
+
+def _quotable(audit: Audit) -> bool:
+    return "do not trust" not in (audit.verdict, audit.gain.verdict)
+
+
+def value_texts(audit: Audit) -> tuple[str, str, str]:
+    """The new policy, current practice and their difference, with digits that add up for a reader who checks."""
+    rows = (audit.headline, audit.practice, audit.gain)
+    plain = (rows[0].value_text, rows[1].value_text, rows[2].value_text)
+    known = [row.decimals for row in rows if row.decimals is not None]
+    if len(known) < len(rows):
+        return plain
+    for decimals in range(max(known), max(known) + _MORE_DIGITS):
+        policy, practice, gain = (round(row.value * 10**decimals) for row in rows)
+        if policy - practice == gain:
+            return (_fixed(policy, decimals), _fixed(practice, decimals), _fixed(gain, decimals))
+    return plain
+
+
+def _fixed(whole: int, decimals: int) -> str:
+    return f"{whole / 10**decimals:.{decimals}f}"
+
+
+def interval_text(row: Estimate) -> str:
+    """The interval in words."""
+    low, high = row.interval.ends
+    return f"{percent(row.interval.level)} interval {low} to {high}"
+
+
+def sign_of_gain(audit: Audit) -> int | None:
+    """1 or -1 where the interval of the difference has that sign, 0 where it contains 0; None without interval."""
+    ends = audit.gain.interval
+    if not ends.low <= ends.high:
+        return None
+    return 1 if ends.low > 0 else -1 if ends.high < 0 else 0
+
+
+def _sentence(audit: Audit) -> str:
+    """The result in words, weaker where the verdict is."""
+    policy, practice, gain = value_texts(audit)
+    start = (
+        f"The {audit.data.units} in this log returned {practice} on average. For the new policy the estimate is "
+        f"{policy}, a difference of {gain}."
+    )
+    if audit.verdict == "do not trust":
+        return f"{start} For the reasons below, this says more about the log than about the policy."
+    if not _quotable(audit):
+        return f"{start} That difference should not be believed, even if the estimate itself may be used."
+    meanings = {
+        1: "The interval of the difference lies above 0: chance alone hardly explains it.",
+        -1: "The interval of the difference lies below 0: the new policy seems to be worse.",
+        0: "The interval of the difference contains 0: the log does not show which policy is better.",
+        None: "There is no interval for the difference.",
+    }
+    return f"{start} {meanings[sign_of_gain(audit)]}"
+
+
+def value_section(audit: Audit) -> Section:
+    """All estimators with their intervals, as a picture and a table."""
+    gamma = audit.settings.gamma
+    discount = "" if gamma == 1 else f" Each step counts {gamma:g} times as much as the step before."
+    text = (
+        f"The value is the sum of the rewards per {audit.data.unit}, on average.{discount} For current practice it is "
+        "the mean of the log and needs no model. Every other row estimates the mean under the new policy in its own "
+        "way. Where the rows agree, the answer depends less on the method. Grey rows are not to be trusted."
+    )
+    blocks = (Text(text), _picture(audit), _table(audit.table), _findings(audit.table))
+    return Section("value", "Value", "Value against current practice", blocks)
+
+
+def _picture(audit: Audit) -> Any:
+    rows = [row for row in audit.table if row.name != audit.gain.name]
+    drawn = [row for row in rows if np.isfinite(row.value)]
+    figure, axis = row_panel(len(drawn))
+    axis.axvline(audit.practice.value, color=PRACTICE, linestyle="--", linewidth=0.9, zorder=1)
+    plots.estimates(drawn, axis, colours={audit.practice.name: PRACTICE})
+    name_rows(axis, [row.label for row in drawn])
+    axis.set(xlabel=f"value per {audit.data.unit}")
+    caption = (
+        f"Each estimate with its {percent(audit.headline.interval.level)} confidence interval. The dashed line is "
+        "what current practice achieved."
+    )
+    data = grid("Estimates and intervals", [_record(row) for row in rows])
+    return picture(
+        "values", figure, label="Value of the new policy by every estimator", caption=caption, data=data
+    )
+
+
+def _record(row: Estimate) -> dict[str, Any]:
+    return {
+        "estimator": row.label,
+        "value": row.value,
+        "verdict": row.verdict,
+        "low": row.interval.low,
+        "high": row.interval.high,
+        "effective n": row.effective_n,
+    }
+
+
+def _table(table: Table[Estimate]) -> Grid:
+    return grid("What the new policy is worth, by every estimator", [_cells(row) for row in table])
+
+
+def _cells(row: Estimate) -> dict[str, Any]:
+    """The verdict and its reasons beside the value, where a narrow screen still shows them."""
+    cells = row.cells()
+    first = {name: cells.pop(name) for name in ("estimator", "value", "verdict")}
+    reasons = tuple(f for f in (*row.findings, *row.interval.findings) if f.level != "note")
+    return first | {"reasons": Codes(reasons)} | cells
+
+
+def _findings(table: Table[Estimate]) -> Grid:
+    rows = [
+        {"code": Codes((f,)), "level": f.level, "finding": f.message, "concerns": _rows_with(f, table)}
+        for f in table.findings
+    ]
+    return grid("All findings, for every estimator", rows, folded=True)
+
+
+def _rows_with(finding: Finding, table: Table[Estimate]) -> str:
+    same = (finding.code, finding.message)
+    rows = [
+        row for row in table if same in [(f.code, f.message) for f in (*row.findings, *row.interval.findings)]
+    ]
+    if len(rows) == len(table):
+        return "all"
+    return "; ".join(row.label for row in rows) if len(rows) < 4 else f"{len(rows)} of {len(table)} rows"

@@ -1,0 +1,311 @@
+"""Out-of-fold values for a log, for doubly robust estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caliope._cache import Cache
+from caliope._gather import target_probabilities
+from caliope._policies import Policy
+from caliope._ragged import Float, Int, read_only
+from caliope._trajectories import Trajectories
+from caliope.checks import V106, Finding
+from caliope.values._by_time import TimeIndexedQ, fitted_q_by_time
+from caliope.values._fqe import FittedQ, fitted_q
+from caliope.values._regression import default_regressor
+
+# Rounds of fitted Q at most, and no more than the longest trajectory.
+_ROUNDS = 30
+# Share of the trajectories as long as the longest, above which lengths are capped.
+_AT_THE_CAP = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFittedQ:
+    """Out-of-fold values of all actions at every step of a log.
+
+    Parameters
+    ----------
+    table : array of shape (N, A)
+        The values; those of each trajectory are from a model fitted without it.
+    models : tuple of FittedQ or TimeIndexedQ
+        The model of each fold.
+    data : Trajectories
+        The log.
+    gamma : float
+        The discount.
+
+    Examples
+    --------
+    >>> from caliope import TabularPolicy
+    >>> from caliope.domains import ward
+    >>> from caliope.values import TabularRegressor, cross_fitted_q_by_time
+    >>> data, target = ward.simulate(50, rng=0), TabularPolicy(ward.EARLIER)
+    >>> values = cross_fitted_q_by_time(data, target, TabularRegressor(), gamma=1.0, rng=0)
+    >>> values.table.shape == (data.n_steps, 3), len(values.models)
+    (True, 5)
+    """
+
+    table: Float
+    models: tuple[FittedQ | TimeIndexedQ, ...]
+    data: Trajectories
+    gamma: float
+
+    def on(self, data: Trajectories) -> Float:
+        """Return the values for the log that was cross-fitted, a copy of it or a selection from it, (N, A).
+
+        States, actions and rewards identify a trajectory; of several alike, the id.
+        """
+        if data is self.data:
+            return self.table
+        places = [self._places.get((d, i), self._places.get((d, None))) for d, i in _list_keys(data)]
+        if None in places:
+            raise ValueError(
+                "cross-fitted values belong to the log that they were fitted on; use fitted_q for another. "
+                f"{places.count(None)} of {len(places)} trajectories are not in it "
+                f"(first: trajectory {data.ids[places.index(None)]})."
+            )
+        return self.table[self.data.layout.rows_of(np.array(places))]
+
+    @cached_property
+    def _places(self) -> dict[tuple[bytes, Any], int]:
+        places: dict[tuple[bytes, Any], int] = {}
+        for place, (digest, name) in enumerate(_list_keys(self.data)):
+            places.setdefault((digest, name), place)
+            places.setdefault((digest, None), place)
+        return places
+
+    def notes_for(self, data: Trajectories) -> tuple[Finding, ...]:
+        """Return the findings for an estimate with these values."""
+        k = len(self.models)
+        doubts = [note for model in self.models for note in model.check_convergence()]
+        # The first of each kind is enough.
+        first = {note.code: note for note in reversed(doubts)}
+        return (V106.finding("note", folds=float(k)), *first.values())
+
+
+def _list_keys(data: Trajectories) -> list[tuple[bytes, Any]]:
+    return list(zip(data.digests, data.ids.tolist(), strict=True))
+
+
+def cross_fitted_q(
+    data: Trajectories,
+    target: Policy | ArrayLike,
+    regressor: Any,
+    *,
+    gamma: float,
+    n_iterations: int,
+    folds: int = 5,
+    rng: int | np.random.Generator,
+    work: str | Path | Cache | None = None,
+    **options: Any,
+) -> CrossFittedQ:
+    """Cross-fit the value of each action under the target policy, by folds of trajectories.
+
+    A flexible regressor explains the very rewards that it was fitted on. The correction of a doubly robust estimate
+    then vanishes, and its confidence interval is too short. Cross-fitting avoids that.
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    target : Policy, or array of shape (N, A)
+        The target policy, or its probabilities at the logged states.
+    regressor : scikit-learn regressor
+        Any, as in :func:`fitted_q`.
+    gamma : float
+        Discount in [0, 1].
+    n_iterations : int
+        Rounds of regression.
+    folds : int
+        Number of folds; a fold holds whole trajectories.
+    rng : int or numpy.random.Generator
+        Seed of the folds.
+    work : path, optional
+        As in :func:`fitted_q`. To continue from what is kept there, ``rng`` must be the same number.
+    **options : Any
+        Further arguments of :func:`fitted_q`.
+
+    Returns
+    -------
+    CrossFittedQ
+        The values at every step of the log, for ``gather(..., q=...)``.
+
+    Examples
+    --------
+    >>> import caliope as cal
+    >>> from caliope.domains import ward
+    >>> from caliope.values import TabularRegressor, cross_fitted_q
+    >>> data, target = ward.simulate(50, rng=0), cal.TabularPolicy(ward.EARLIER)
+    >>> q = cross_fitted_q(data, target, TabularRegressor(), gamma=1.0, n_iterations=12, rng=0)
+    >>> evidence = cal.gather(data, target, cal.TabularPolicy(ward.PRACTICE), q=q)
+    >>> print(f"{cal.wdr(evidence):.2f}")
+    0.59
+    """
+    cache = Cache.of(work)
+
+    def fit(part: Trajectories, proba: Float) -> FittedQ:
+        return fitted_q(part, proba, regressor, gamma=gamma, n_iterations=n_iterations, work=cache, **options)
+
+    return _cross_fit(data, target, fit, gamma, data.fold_of(folds, rng=rng))
+
+
+def cross_fitted_q_by_time(
+    data: Trajectories,
+    target: Policy | ArrayLike,
+    regressor: Any,
+    *,
+    gamma: float,
+    folds: int = 5,
+    rng: int | np.random.Generator,
+    per_action: bool = False,
+) -> CrossFittedQ:
+    """Cross-fit the value of each action per step: :func:`fitted_q_by_time` by folds of trajectories.
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    target : Policy, or array of shape (N, A)
+        The target policy, or its probabilities at the logged states.
+    regressor : scikit-learn regressor
+        Any, as in :func:`fitted_q`.
+    gamma : float
+        Discount in [0, 1].
+    folds : int
+        Number of folds; a fold holds whole trajectories.
+    rng : int or numpy.random.Generator
+        Seed of the folds.
+    per_action : bool
+        Fit one model per action.
+
+    Returns
+    -------
+    CrossFittedQ
+        The values at every step of the log, for ``gather(..., q=...)``.
+
+    Examples
+    --------
+    >>> from caliope import TabularPolicy
+    >>> from caliope.domains import ward
+    >>> from caliope.values import TabularRegressor, cross_fitted_q_by_time
+    >>> data, target = ward.simulate(50, rng=0), TabularPolicy(ward.EARLIER)
+    >>> values = cross_fitted_q_by_time(data, target, TabularRegressor(), gamma=1.0, rng=0)
+    >>> values.on(data[:10]).shape == (data[:10].n_steps, 3)
+    True
+    """
+
+    def fit(part: Trajectories, proba: Float) -> TimeIndexedQ:
+        return fitted_q_by_time(part, proba, regressor, gamma=gamma, per_action=per_action)
+
+    return _cross_fit(data, target, fit, gamma, data.fold_of(folds, rng=rng))
+
+
+def _cross_fit(
+    data: Trajectories,
+    target: Policy | ArrayLike,
+    fit: Callable[[Trajectories, Float], FittedQ | TimeIndexedQ],
+    gamma: float,
+    fold: Int,
+) -> CrossFittedQ:
+    proba = target_probabilities(data, target)
+    table, models = np.empty((data.n_steps, data.n_actions)), []
+    for j in range(int(fold.max()) + 1):
+        others, held_out = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
+        models.append(fit(data[others], proba[data.layout.rows_of(others)]))
+        table[data.layout.rows_of(held_out)] = models[-1].on(data[held_out])
+    return CrossFittedQ(read_only(table), tuple(models), data, gamma)
+
+
+def fit_default_values(
+    data: Trajectories,
+    target_probs: Float,
+    regressor: Any = None,
+    *,
+    gamma: float,
+    rng: int,
+    fitted_on: Int | None = None,
+    work: str | Path | Cache | None = None,
+) -> tuple[Float, str]:
+    """Fit the values of an audit: across two folds, backward in time where lengths are capped.
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    target_probs : array of shape (N, A)
+        Probabilities of the target policy at every step.
+    regressor : scikit-learn regressor, optional
+        By default :func:`~caliope.values.default_regressor`.
+    gamma : float
+        Discount in [0, 1].
+    rng : int
+        Seed of the folds and of the default regressor.
+    fitted_on : array of int, optional
+        Sorted numbers of the trajectories that models are fitted on, by default all. The others, which no model has
+        seen, are predicted by each model in turn.
+    work : path, optional
+        A folder of your own that keeps what is done, see :func:`fitted_q`.
+
+    Returns
+    -------
+    array of shape (N, A)
+        Value of each action at every step; no trajectory is predicted by a model that has seen it.
+    str
+        How they were fitted, in words.
+
+    Examples
+    --------
+    >>> from caliope.domains import ward
+    >>> from caliope.values import TabularRegressor
+    >>> data = ward.simulate(50, rng=0)
+    >>> values, how = fit_default_values(data, np.full((data.n_steps, 3), 1 / 3), TabularRegressor(), gamma=1.0, rng=0)
+    >>> values.shape == (data.n_steps, 3)
+    True
+    """
+    which = np.arange(len(data)) if fitted_on is None else fitted_on
+    part = data.part(which)
+    chosen = default_regressor(data, random_state=rng) if regressor is None else regressor
+    rows = data.layout.rows_of(which)
+    # Probabilities that a forest may have summed on several threads are rounded: the last digit would move splits.
+    proba = np.round(target_probs[rows], 12)
+    if by_step := _is_capped(part):
+        fitted = cross_fitted_q_by_time(part, proba, chosen, gamma=gamma, folds=2, rng=rng)
+    else:
+        fitted = cross_fitted_q(
+            part, proba, chosen, gamma=gamma, n_iterations=_rounds(part), folds=2, rng=rng, work=work
+        )
+    how = "by step" if by_step else f"{_rounds(part)} rounds"
+    return _predict_others(data, which, fitted), f"{type(chosen).__name__}, {how}, cross-fitted"
+
+
+def _rounds(part: Trajectories) -> int:
+    return min(part.layout.horizon, _ROUNDS)
+
+
+def _is_capped(part: Trajectories) -> bool:
+    """Whether trajectories are cut short at the longest length: there values must know the time that is left."""
+    horizon = part.layout.horizon
+    at_the_cap = (part.lengths == horizon).mean() > _AT_THE_CAP
+    return bool(at_the_cap and 1 < horizon <= _ROUNDS and part.terminated.all())
+
+
+def _predict_others(data: Trajectories, which: Int, fitted: CrossFittedQ) -> Float:
+    """The values of the whole log: kept for what was cross-fitted, predicted by each model in turn for the rest."""
+    if fitted.data is data:
+        return fitted.table
+    table = np.empty((data.n_steps, data.n_actions))
+    table[data.layout.rows_of(which)] = fitted.table
+    new = np.setdiff1d(np.arange(len(data)), which)
+    for turn, model in enumerate(fitted.models):
+        own = new[turn :: len(fitted.models)]
+        if len(own):
+            table[data.layout.rows_of(own)] = model.on(data[own])
+    return table

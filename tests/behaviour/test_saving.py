@@ -1,0 +1,201 @@
+"""Saved models come back the same; everything that is not on the list is refused before it is made."""
+
+import io
+import json
+import pickle
+import sys
+from importlib import import_module
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+import caliope as cal
+from caliope.behaviour import (
+    Chain,
+    Isotonic,
+    NeighbourPolicy,
+    Shrinkage,
+    Temperature,
+    VectorScaling,
+    boosting,
+    recalibrate,
+)
+from caliope.behaviour._ensembles import OrderedExtraTrees, OrderedForest
+from caliope.behaviour._saving import TREES, TRUSTED, UntrustedModelError, load_model, save_model
+from caliope.behaviour._search import Exact, InvertedLists, RandomProjections
+from caliope.domains import ward
+
+pytest.importorskip("skops", reason="models are saved with skops, the extra 'persist'")
+
+DATA = ward.simulate(60, rng=0)
+X, Y = DATA.states.astype(float), DATA.actions
+
+
+def returned(model, path, **options):
+    """The model, after a journey to disk and back."""
+    save_model(model, path / "model.skops")
+    return load_model(path / "model.skops", **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        MLPClassifier((4,), max_iter=3, random_state=0),
+        StackingClassifier([("bayes", GaussianNB()), ("logistic", LogisticRegression())]),
+    ],
+    ids=["logistic", "pipeline", "network", "stack"],
+)
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_a_classifier_comes_back_the_same(model, tmp_path):
+    model = model.fit(X, Y)
+    assert np.array_equal(returned(model, tmp_path).predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [Temperature(), VectorScaling(), Isotonic(), Chain((Shrinkage(), Temperature()))],
+    ids=["temperature", "vector", "isotonic", "chain"],
+)
+def test_a_recalibrated_model_comes_back_the_same(calibrator, tmp_path):
+    model = recalibrate(GaussianNB(), DATA, calibrator, rng=0).model
+    again = returned(model, tmp_path)
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("search", [Exact(), InvertedLists(n_lists=8, n_probe=2), RandomProjections(64)])
+def test_neighbours_are_searched_as_before(search, tmp_path):
+    wide = np.random.default_rng(0).normal(size=(len(Y), 20))  # below 16 columns every search is exact
+    model = make_pipeline(StandardScaler(), NeighbourPolicy(5, search=search, shrinkage="cv")).fit(wide, Y)
+    again = returned(model, tmp_path)
+    assert np.array_equal(again.predict_proba(wide), model.predict_proba(wide))
+    assert np.array_equal(again[-1].predict_own(), model[-1].predict_own())
+    assert again[-1].search == search
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(3, random_state=0),
+        OrderedForest(3, random_state=0),
+        OrderedExtraTrees(3, random_state=0),
+        HistGradientBoostingClassifier(max_iter=2),
+        boosting().set_params(max_iter=2),
+    ],
+    ids=["forest", "our forest", "our extra trees", "boosting", "our boosting"],
+)
+def test_trees_are_loaded_only_on_request(model, tmp_path):
+    model = model.fit(X, Y)
+    with pytest.raises(UntrustedModelError, match=r"forged tree.*wrote the file yourself.*trees=True"):
+        returned(model, tmp_path)
+    assert np.array_equal(returned(model, tmp_path, trees=True).predict_proba(X), model.predict_proba(X))
+
+
+class Bomb:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return (io.open, (self.mark, "w"))
+
+
+def test_a_pickle_is_refused_without_being_opened(tmp_path):
+    mark, file = tmp_path / "mark", tmp_path / "model.skops"
+    file.write_bytes(pickle.dumps(Bomb(str(mark))))
+    with pytest.raises(UntrustedModelError, match=r"has not been opened.*pickle.*untrusted sources"):
+        load_model(file)
+    assert not mark.exists()
+    with pickle.loads(file.read_bytes()):  # the trap itself works
+        assert mark.exists()
+
+
+def test_a_pickle_inside_a_zip_file_is_refused_without_being_opened(tmp_path):
+    mark, file = tmp_path / "mark", tmp_path / "model.pt"  # as torch writes them
+    with ZipFile(file, "w") as archive:
+        archive.writestr("data.pkl", pickle.dumps(Bomb(str(mark))))
+    with pytest.raises(UntrustedModelError, match="has not been opened"):
+        load_model(file)
+    assert not mark.exists()
+
+
+def test_a_file_with_a_strange_type_is_refused_by_name(tmp_path):
+    save_model(GaussianNB().fit(X, Y), tmp_path / "model.skops")
+    forged = tmp_path / "forged.skops"
+    with ZipFile(tmp_path / "model.skops") as old, ZipFile(forged, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "schema.json":
+                schema = json.loads(content)
+                schema |= {"__class__": "Popen", "__module__": "subprocess"}
+                content = json.dumps(schema).encode()
+            new.writestr(name, content)
+    with pytest.raises(UntrustedModelError, match=r"does not trust: subprocess\.Popen\. Nothing was loaded"):
+        load_model(forged, trees=True)
+
+
+def square(x):
+    return x**2
+
+
+class Own(GaussianNB):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("model", "culprit"),
+    [
+        (make_pipeline(FunctionTransformer(square), GaussianNB()), "square"),
+        (make_pipeline(FunctionTransformer(lambda x: x + 1), GaussianNB()), "lambda"),
+        (Own(), "Own"),
+    ],
+    ids=["function", "lambda", "class"],
+)
+def test_what_could_not_be_loaded_is_not_saved(model, culprit, tmp_path):
+    with pytest.raises(UntrustedModelError, match=rf"would refuse: .*{culprit}.*Nothing was written"):
+        save_model(model.fit(X, Y), tmp_path / "model.skops")
+    assert not (tmp_path / "model.skops").exists()
+
+
+def test_the_log_is_not_saved_by_accident(tmp_path):
+    fitted = cal.fit_behaviour(GaussianNB(), DATA, mode="same")
+    with pytest.raises(UntrustedModelError, match="Save the fitted model itself"):
+        save_model(fitted, tmp_path / "model.skops")
+    assert np.array_equal(returned(fitted.model, tmp_path).predict_proba(X), fitted.predict_proba(X))
+
+
+def test_an_object_that_cannot_be_written_says_so(tmp_path):
+    model = GaussianNB().fit(X, Y)
+    model.log_ = (row for row in X)
+    with pytest.raises(UntrustedModelError, match="this GaussianNB cannot be saved"):
+        save_model(model, tmp_path / "model.skops")
+
+
+def test_a_missing_file_is_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_model(tmp_path / "nothing.skops")
+
+
+@pytest.mark.parametrize("name", [*TRUSTED, *TREES])
+def test_every_trusted_type_exists(name):
+    module, _, kind = name.rpartition(".")
+    assert isinstance(getattr(import_module(module), kind), type)
+
+
+def test_without_skops_the_message_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    for use in (lambda: save_model(GaussianNB(), tmp_path / "x"), lambda: load_model(tmp_path / "x")):
+        with pytest.raises(ModuleNotFoundError, match=r"pip install 'caliope\[persist\]'"):
+            use()
