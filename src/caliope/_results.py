@@ -77,8 +77,8 @@ class Interval:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
         return {
-            "low": _finite(self.low),
-            "high": _finite(self.high),
+            "low": finite(self.low),
+            "high": finite(self.high),
             "level": self.level,
             "method": self.method,
             "findings": [finding.to_dict() for finding in self.findings],
@@ -175,10 +175,10 @@ class Estimate:
         return {
             "name": self.name,
             "label": self.label,
-            "value": _finite(self.value),
+            "value": finite(self.value),
             "interval": self.interval.to_dict(),
             "n": self.n,
-            "effective_n": _finite(self.effective_n),
+            "effective_n": finite(self.effective_n),
             "verdict": self.verdict,
             "findings": [finding.to_dict() for finding in self.findings],
         }
@@ -348,7 +348,8 @@ def percent(level: float) -> str:
     return f"{100 * level:g}%"
 
 
-def _finite(x: float) -> float | None:
+def finite(x: float) -> float | None:
+    """Return a number for JSON; None where it is not finite."""
     return float(x) if math.isfinite(x) else None
 
 

@@ -18,7 +18,7 @@ from caliope._audit._placebo import Placebo
 from caliope._audit._summary import AuditSummary
 from caliope._evidence import Evidence
 from caliope._ragged import Float
-from caliope._results import Estimate, Table
+from caliope._results import Estimate, Table, finite
 from caliope._trajectories import Trajectories
 from caliope.calibration._compare import Comparison
 from caliope.checks import Finding, Verdict
@@ -53,7 +53,7 @@ class Stage:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
-        return {"name": self.name, "seconds": self.seconds, "peak_gb": _finite(self.peak_gb)}
+        return {"name": self.name, "seconds": self.seconds, "peak_gb": finite(self.peak_gb)}
 
 
 @dataclass
@@ -313,10 +313,10 @@ class Audit:
             "other_choices": self.others.to_dict(),
             "influence": {
                 "trajectories": [str(self.data.ids[i]) for i in self.influence.top],
-                "effect": [_finite(x) for x in self.influence.effect],
+                "effect": [finite(x) for x in self.influence.effect],
                 "to_flip": self.influence.to_flip,
             },
-            "breakdown_factor": _finite(self.breakdown.factor),
+            "breakdown_factor": finite(self.breakdown.factor),
             "settings": self.settings.to_dict(),
             "stages": [stage.to_dict() for stage in self.stages],
         }
@@ -366,7 +366,3 @@ def _ranking(comparison: Comparison) -> list[str]:
         if choice.behind[name] > 0
     )
     return [best, *([f"Log loss above the best: {behind}."] if behind else [])]
-
-
-def _finite(x: float) -> float | None:
-    return float(x) if math.isfinite(x) else None
