@@ -7,10 +7,11 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
+from caliope._digits import FURTHER, decimals_of, number_text
 from caliope.checks import Finding, Level, Verdict, verdict
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class Interval:
 
         There are further digits where an end that is not 0 would read as 0, and hide whether 0 lies inside.
         """
-        for further in range(_FURTHER):
-            low, high = _number(self.low, self, further), _number(self.high, self, further)
+        for further in range(FURTHER):
+            low, high = (number_text(x, self.width, further) for x in (self.low, self.high))
             if all(x == 0 or float(text) != 0 for x, text in ((self.low, low), (self.high, high))):
                 break
         return low, high
@@ -127,18 +128,35 @@ class Estimate:
         return verdict(self.findings + self.interval.findings)
 
     @property
+    def withheld(self) -> bool:
+        """Whether no interval is shown: that of a value that should not be believed is known to be too short."""
+        return self.verdict == "do not trust"
+
+    @property
+    def shown(self) -> Interval:
+        """The interval as it is shown: without ends where it is withheld."""
+        return replace(self.interval, low=math.nan, high=math.nan) if self.withheld else self.interval
+
+    @property
+    def interval_text(self) -> str:
+        """Both ends in brackets, or that there are none to show."""
+        return "withheld" if self.withheld else self.interval.text
+
+    @property
     def value_text(self) -> str:
         """The value, with as many digits as its interval deserves."""
-        return _number(self.value, self.interval)
+        return number_text(self.value, self.interval.width)
 
     @property
     def decimals(self) -> int | None:
         """Decimals of ``value_text``; None where it is no plain decimal number."""
-        return _decimals(self.value, self.interval)
+        return decimals_of(self.value, self.interval.width)
 
     @property
     def text(self) -> str:
-        """The value and its interval."""
+        """The value and its interval, or the value and that it should not be believed."""
+        if self.withheld:
+            return f"{self.value_text} (do not trust; no interval)"
         return f"{self.value_text} {self.interval.text}"
 
     def __str__(self) -> str:
@@ -149,7 +167,7 @@ class Estimate:
         return {
             "estimator": self.label,
             "value": self.value_text,
-            f"{percent(self.interval.level)} interval": self.interval.text,
+            f"{percent(self.interval.level)} interval": self.interval_text,
             "n": str(self.n),
             "effective n": f"{self.effective_n:.1f}",
             "verdict": self.verdict,
@@ -161,8 +179,8 @@ class Estimate:
             "name": self.name,
             "label": self.label,
             "value": self.value,
-            "low": self.interval.low,
-            "high": self.interval.high,
+            "low": self.shown.low,
+            "high": self.shown.high,
             "level": self.interval.level,
             "n": self.n,
             "effective_n": self.effective_n,
@@ -176,7 +194,7 @@ class Estimate:
             "name": self.name,
             "label": self.label,
             "value": finite(self.value),
-            "interval": self.interval.to_dict(),
+            "interval": self.shown.to_dict() | {"withheld": self.withheld},
             "n": self.n,
             "effective_n": finite(self.effective_n),
             "verdict": self.verdict,
@@ -351,35 +369,3 @@ def percent(level: float) -> str:
 def finite(x: float) -> float | None:
     """Return a number for JSON; None where it is not finite."""
     return float(x) if math.isfinite(x) else None
-
-
-_FURTHER = 9  # digits at most: before that, small numbers are printed with an exponent
-
-
-def _number(x: float, interval: Interval, further: int = 0) -> str:
-    """Print as many digits as the interval deserves, two of its width, and some further ones."""
-    width = interval.width
-    if not math.isfinite(x) or not math.isfinite(width) or width <= 0:
-        return f"{x:.4g}"
-    decimals = 1 - math.floor(math.log10(width)) + further
-    if decimals > 6 or max(abs(x), width) >= 1e7:
-        return f"{x:.3g}"
-    text = f"{round(x, decimals):.{max(0, decimals)}f}"
-    return text.lstrip("-") if float(text) == 0 else text
-
-
-def _decimals(x: float, interval: Interval) -> int | None:
-    """How many decimals :func:`_number` prints; None for what is not finite and for powers of ten."""
-    width = interval.width
-    if not math.isfinite(x):
-        return None
-    if math.isfinite(width) and width > 0:
-        decimals = 1 - math.floor(math.log10(width))
-        return None if decimals > 6 or max(abs(x), width) >= 1e7 else max(0, decimals)
-    if x == 0:
-        return 0
-    if not 1e-4 <= abs(float(f"{x:.4g}")) < 1e4:
-        return None
-    # Four significant digits without the zeros at their end.
-    most = 3 - math.floor(math.log10(abs(x)))
-    return next(d for d in range(max(0, most) + 1) if d >= most or round(x, d) == round(x, most))

@@ -52,6 +52,12 @@ def test_a_policy_far_from_practice_is_not_to_be_trusted(log):
         line for line in str(far).splitlines() if line.startswith("Weighted importance sampling  ")
     )
     assert printed.endswith("do not trust")
+    assert "withheld" in printed
+    assert "The returns in the log run from 0 to 1." in str(far)
+    ends = f"{far.headline.interval.low:.3f}", f"{far.headline.interval.high:.3f}"
+    assert not any(end in str(far) for end in ends)
+    assert far.to_dict()["headline"]["interval"]["withheld"]
+    assert far.to_dict()["estimates"]["rows"][0]["interval"]["low"] is None
 
 
 def test_every_choice_is_in_the_result(found):

@@ -47,7 +47,7 @@ def test_the_effective_number_of_a_per_horizon_estimate_is_that_of_its_own_weigh
     assert cal.estimate(e, cal.phwis, n_draws=9, rng=0)[0].effective_n == pytest.approx(1 / (shares**2).sum())
 
 
-@pytest.mark.parametrize(("n", "level"), [(99, "issue"), (150, "caution"), (200, None)])
+@pytest.mark.parametrize(("n", "level"), [(99, "issue"), (150, "note"), (200, None)])
 def test_the_absolute_effective_number_decides(n, level):
     assert codes(cal.wis, weighted(np.ones(n))).get("D101") == level
 
@@ -140,10 +140,28 @@ def test_a_mean_weight_that_is_clearly_not_one_is_reported_inside_the_limits_too
     assert codes(cal.wis, weighted(rng.uniform(1.0, 1.3, size=2000)))["D102"] == "caution"  # 1.15, z of 77
 
 
-@pytest.mark.parametrize(("n", "level"), [(200, None), (300, "caution")])
-def test_a_mean_weight_two_standard_errors_from_one_is_a_caution(n, level):
-    # Half of the weights 0.1, half 1.7: mean 0.9, deviation 0.8, so 0.1 / (0.8 / sqrt(n)) is 1.77 and 2.17.
-    assert codes(cal.wis, weighted(np.tile([0.1, 1.7], n // 2))).get("D102") == level
+@pytest.mark.parametrize(
+    ("n", "known", "fitted"),
+    [(200, None, None), (300, "caution", "note"), (1000, "caution", "note"), (1100, "caution", "caution")],
+)
+def test_a_mean_weight_is_off_from_two_standard_errors_and_clearly_from_four_where_it_was_fitted(
+    n, known, fitted
+):
+    # Half of the weights 0.1, half 1.7: mean 0.9, deviation 0.8, so 0.1 / (0.8 / sqrt(n)) is 1.77, 2.17, 3.95 and 4.15.
+    e = weighted(np.tile([0.1, 1.7], n // 2))
+    assert codes(cal.wis, e).get("D102") == fitted
+    assert codes(cal.wis, replace(e, behaviour_known=True)).get("D102") == known
+
+
+def test_weight_that_was_removed_explains_a_mean_below_one_and_none_above():
+    # 3,000 weights with mean 1; the cap at 1.5 takes 0.5 of 3 from each tenth: mean 0.85, and 15% less weight.
+    weights = np.where(np.arange(3000) % 10 == 0, 3.0, 7 / 9)
+    capped = cal.weights.clip_weights(weighted(weights), at=1.5)
+    found = codes(cal.wis, capped)
+    assert "D102" not in found
+    assert found["W102"] == "caution"
+    too_heavy = cal.weights.clip_weights(weighted(1.5 * weights), at=4.0)  # 1.45, although a part was removed
+    assert codes(cal.wis, too_heavy)["D102"] == "caution"
 
 
 def test_cut_off_trajectories_are_an_issue_where_they_count_as_ended():
@@ -238,7 +256,7 @@ def test_estimated_probabilities_are_noted():
 
 def test_notes_of_the_evidence_reach_the_estimate():
     e = cal.weights.clip_weights(weighted(np.linspace(0.5, 1.5, 400)), at=1.2)
-    assert codes(cal.wis, e)["W102"] == "caution"  # 4.5% of the weight above 1.2 was removed
+    assert codes(cal.wis, e)["W102"] == "note"  # 4.5% of the weight above 1.2 was removed
     assert "W102" not in codes(cal.monte_carlo, e)
 
 

@@ -1,7 +1,7 @@
 import json
 import pickle
 import re
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import polars as pl
@@ -113,7 +113,7 @@ def test_a_table_lines_up_numbers_to_the_right_and_words_to_the_left():
 
 def test_every_line_of_a_table_has_its_columns_at_the_same_place():
     table = Table(
-        (row("a", 1.0), row("b", -1234.5, -1300.0, -1200.0, findings=[ISSUE]), row("c", 0.001, 0.0, 0.002))
+        (row("a", 1.0), row("b", -1234.5, -1300.0, -1200.0, findings=[CAUTION]), row("c", 0.001, 0.0, 0.002))
     )
     lines = str(table).splitlines()
     ends = {re.search(r"\s100\s", line).end() for line in lines[1:4]}
@@ -206,6 +206,7 @@ def test_json_is_strict_and_what_is_not_finite_is_null():
         "level": 0.95,
         "method": "bootstrap",
         "findings": [],
+        "withheld": False,
     }
     assert (second["n"], second["effective_n"], second["verdict"]) == (100, 41.66, "trust")
 
@@ -234,6 +235,24 @@ def test_a_frame_has_a_typed_column_for_each_number():
     }
     assert frame["findings"].to_list() == ["B101 D101 D104", ""]
     assert frame["verdict"].to_list() == ["do not trust", "trust"]
+
+
+def test_no_interval_is_shown_under_a_refusal():
+    refused = row("wis", 0.35, 0.2, 0.48, findings=[ISSUE])
+    assert refused.interval.low == 0.2  # the object keeps it
+    assert refused.withheld
+    assert refused.text == "0.35 (do not trust; no interval)"
+    assert refused.cells()["95% interval"] == "withheld"
+    shown = refused.to_dict()["interval"]
+    assert (shown["low"], shown["high"], shown["withheld"]) == (None, None, True)
+    table = Table((refused,))
+    assert np.isnan(table.to_frame()["low"][0])
+    for text in (str(table), table._repr_html_(), table.to_json()):
+        assert "0.48" not in text
+    cautioned = replace(refused, findings=(CAUTION,))
+    assert not cautioned.withheld
+    assert cautioned.text == "0.35 [0.20, 0.48]"
+    assert cautioned.to_dict()["interval"]["high"] == 0.48
 
 
 def test_html_escapes_everything_that_came_from_outside():

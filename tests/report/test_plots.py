@@ -149,6 +149,7 @@ def test_an_estimate_has_the_colour_of_its_name_unless_it_is_refused():
         [table["monte_carlo"], refused], axes[0, 0], colours={"monte_carlo": "#112233", "wis": "#445566"}
     )
     assert [line.get_color() for line in axes[0, 0].lines] == ["#112233", plots.GREY]
+    assert len(axes[0, 0].collections) == 1  # the interval of the other
 
 
 def test_missing_cells_stay_blank():

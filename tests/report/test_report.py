@@ -193,6 +193,20 @@ def placebo_text(audit):
     return " ".join(block.text for block in placebo_section(audit).blocks if isinstance(block, Text))
 
 
+def test_a_page_that_refuses_shows_no_interval(near, tmp_path):
+    refused = with_issue(near, "D101")
+    ends = refused.headline.interval
+    page, numbers = write_report(refused, tmp_path / "refused.html")
+    shown = page.read_text()
+    assert "no interval: not to be believed" in shown
+    assert "The returns in the log run from 0 to 1." in shown
+    assert f"interval {' to '.join(ends.ends)}" not in shown
+    assert f"interval {' to '.join(ends.ends)}" in write_report(near, tmp_path / "near.html")[0].read_text()
+    values = json.loads(numbers.read_text())
+    assert values["headline"]["interval"]["low"] is None
+    assert str(ends.low) not in numbers.read_text()
+
+
 def with_placebo(audit, *codes):
     """The audit as if its negative control had found these, and its headline too."""
     findings = tuple(made(code, f"as {code} says") for code in codes)

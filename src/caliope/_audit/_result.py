@@ -269,7 +269,7 @@ class Audit:
     def _summary(self) -> list[str]:
         """The verdict and the three numbers that matter."""
         best, gain = self.headline, self.gain
-        other = "" if gain.verdict == best.verdict else f" ({gain.verdict})"
+        other = "" if gain.verdict == best.verdict or gain.withheld else f" ({gain.verdict})"
         level = f"{100 * self.settings.level:g}% confidence interval in brackets"
         question = [f"Question: {self.settings.question}"] if self.settings.question else []
         return [
@@ -277,7 +277,13 @@ class Audit:
             *question,
             f"New policy: {best.text}. Current practice: {self.practice.text}.",
             f"Difference: {gain.text}{other}. ({level})",
+            *([self.range_text()] if best.withheld else []),
         ]
+
+    def range_text(self) -> str:
+        """The range of the returns in the log, in words: where there is no interval, it is what the log shows."""
+        low, high = self.evidence.returns.min(), self.evidence.returns.max()
+        return f"The returns in the log run from {low:.4g} to {high:.4g}. That is all it shows of the new policy."
 
     def _background(self) -> list[str]:
         """How current practice was modelled, the negative control, and what would overturn the result."""

@@ -30,6 +30,7 @@ from caliope.checks._audit import (
     check_strata,
     check_width,
 )
+from caliope.checks._counting import count_once
 from caliope.estimators import phwdr, phwis
 from caliope.sensitivity import SHRUNK, OtherChoice, breakdown, find_influential, try_other_choices
 from caliope.uncertainty._intervals import difference
@@ -177,7 +178,7 @@ def _attach(row: Estimate, findings: Sequence[Finding], data: Trajectories) -> E
     """A row with what was found about the whole audit; the plain mean of practice uses neither weights nor values."""
     if row.name == PRACTICE:
         findings = [finding for finding in findings if "log" in finding.concerns]
-    told = tuple(name_facts(finding, data) for finding in (*row.findings, *findings))
+    told = tuple(name_facts(finding, data) for finding in count_once((*row.findings, *findings)))
     interval = replace(row.interval, findings=tuple(name_facts(f, data) for f in row.interval.findings))
     return replace(row, findings=told, interval=interval)
 

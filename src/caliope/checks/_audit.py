@@ -28,6 +28,7 @@ from caliope.checks import (
     Finding,
     Level,
 )
+from caliope.checks._counting import MOVED
 from caliope.checks._estimates import TESTABLE, TOO_FEW
 from caliope.weights import kish
 
@@ -35,7 +36,6 @@ _REACHED = 0.1  # share of the trajectories that get as far as a step for it to 
 _LARGE = 0.1  # share of the trajectories in a stratum for it to matter
 _FEW = 0.01  # share of the trajectories that may not decide the sign
 _ILL_SCALED = (0.05, 0.1)  # off a total probability of 1: a caution, an issue
-_MOVED = 0.15  # standard errors by which capping may move the estimate
 _FRAGILE = 1.2  # a factor in the weights that any unmeasured confounder may have
 
 
@@ -154,6 +154,8 @@ def check_capping(best: Estimate, raw: Estimate) -> tuple[Finding, ...]:
     """A109: capped weights that move the estimate by more than noise."""
     se = best.interval.width / (2 * float(special.ndtri((1 + best.interval.level) / 2)))
     moved = best.value - raw.value
-    if not abs(moved) > _MOVED * se:
+    if not abs(moved) > MOVED[0] * se:
         return ()
-    return (A109.finding("caution", moved=moved, se=se, errors=abs(moved) / se if se > 0 else np.inf),)
+    clear, grave = (abs(moved) > limit * se for limit in MOVED[1:])
+    level: Level = "issue" if grave else "caution" if clear else "note"
+    return (A109.finding(level, moved=moved, se=se, errors=abs(moved) / se if se > 0 else np.inf),)

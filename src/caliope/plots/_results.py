@@ -202,7 +202,7 @@ def estimates(
     truth: float | None = None,
     colours: Mapping[str, str] | None = None,
 ) -> Axes:
-    """Draw each estimate with its confidence interval; those not to be trusted are grey.
+    """Draw each estimate with its confidence interval; those not to be trusted are grey, without one.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def estimates(
     shown = [
         GREY if row.verdict == "do not trust" else (colours or {}).get(row.name, COLOURS[0]) for row in drawn
     ]
-    values, ends = [row.value for row in drawn], [row.interval for row in drawn]
+    values, ends = [row.value for row in drawn], [row.shown for row in drawn]
     _dots([row.label for row in drawn], values, ends, axis, shown)
     if truth is not None:
         axis.axvline(truth, color=COLOURS[1], linewidth=0.9, linestyle="--", zorder=1)

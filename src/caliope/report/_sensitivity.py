@@ -98,7 +98,7 @@ def sensitivity_section(audit: Audit) -> Section:
 def _choices(audit: Audit, drawn: list[OtherChoice]) -> Any:
     places = list(dict.fromkeys((row.model, row.weights) for row in drawn))[:_MAX_ROWS]
     figure, axis = row_panel(len(places), legend=True)
-    ends = audit.headline.interval
+    ends = audit.headline.shown
     if np.isfinite([ends.low, ends.high]).all():
         axis.axvspan(ends.low, ends.high, color=POLICY, alpha=0.12, linewidth=0)
     axis.axvline(audit.practice.value, color=PRACTICE, linestyle="--", linewidth=0.9, zorder=1)
@@ -112,10 +112,10 @@ def _choices(audit: Audit, drawn: list[OtherChoice]) -> Any:
     axis.set(xlabel=f"value per {audit.data.unit}")
     figure.legend(loc="outside upper left", fontsize=7, frameon=False)
     data = grid("Values under other choices", [row.record() for row in audit.others], most=80)
-    caption = (
-        "Every dot is one answer. The band is the interval of the estimate at the top of the page, the dashed line "
-        "is current practice."
+    band = (
+        "" if audit.headline.withheld else "The band is the interval of the estimate at the top of the page. "
     )
+    caption = f"Every dot is one answer. {band}The dashed line is current practice."
     return picture("multiverse", figure, label="Values under other choices", caption=caption, data=data)
 
 

@@ -40,7 +40,7 @@ _TITLES: Mapping[Verdict, tuple[str, str]] = {
     "do not trust": (
         "Do not trust this estimate",
         "This log cannot say what the new policy is worth. The numbers are shown so that the reasons can be followed. "
-        "Do not quote them.",
+        "Do not quote them. No confidence interval is shown, since it would be too short.",
     ),
 }
 _LEVELS: Mapping[Level, str] = {
@@ -111,13 +111,15 @@ def _fixed(whole: int, decimals: int) -> str:
 
 def interval_text(row: Estimate) -> str:
     """The interval in words."""
+    if row.withheld:
+        return "no interval: not to be believed"
     low, high = row.interval.ends
     return f"{percent(row.interval.level)} interval {low} to {high}"
 
 
 def sign_of_gain(audit: Audit) -> int | None:
     """1 or -1 where the interval of the difference has that sign, 0 where it contains 0; None without interval."""
-    ends = audit.gain.interval
+    ends = audit.gain.shown
     if not ends.low <= ends.high:
         return None
     return 1 if ends.low > 0 else -1 if ends.high < 0 else 0
@@ -131,7 +133,8 @@ def _sentence(audit: Audit) -> str:
         f"{policy}, a difference of {gain}."
     )
     if audit.verdict == "do not trust":
-        return f"{start} For the reasons below, this says more about the log than about the policy."
+        why = "For the reasons below, this says more about the log than about the policy."
+        return f"{start} {why} {audit.range_text()}"
     if not _quotable(audit):
         return f"{start} That difference should not be believed, even if the estimate itself may be used."
     meanings = {
@@ -150,7 +153,8 @@ def value_section(audit: Audit) -> Section:
     text = (
         f"The value is the sum of the rewards per {audit.data.unit}, on average.{discount} For current practice it is "
         "the mean of the log and needs no model. Every other row estimates the mean under the new policy in its own "
-        "way. Where the rows agree, the answer depends less on the method. Grey rows are not to be trusted."
+        "way. Where the rows agree, the answer depends less on the method. Grey rows are not to be trusted, and no "
+        "interval is shown for them."
     )
     blocks = (Text(text), _picture(audit), _table(audit.table), _findings(audit.table))
     return Section("value", "Value", "Value against current practice", blocks)
@@ -179,8 +183,8 @@ def _record(row: Estimate) -> dict[str, Any]:
         "estimator": row.label,
         "value": row.value,
         "verdict": row.verdict,
-        "low": row.interval.low,
-        "high": row.interval.high,
+        "low": row.shown.low,
+        "high": row.shown.high,
         "effective n": row.effective_n,
     }
 

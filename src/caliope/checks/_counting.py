@@ -1,0 +1,99 @@
+"""Findings that read one thing, weights that are off, and so count once: D102, A109 and weight that was removed.
+
+The mean weight, the share that a cap removed, and the shift of the estimate by the cap go together. One mild reading of
+the three is a note: such intervals cover. Two of them, or one clear reading, are a caution. One finding alone carries
+it, with what the others saw in its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from caliope.checks import A102, A109, D102, Finding, Level
+
+# Share of the weight removed by a transform: a mild reading, a clear one.
+REMOVED = (0.02, 0.1)
+# Standard errors by which capping moves the estimate: a mild reading, a clear one, an issue (half of those miss).
+MOVED = (0.15, 0.5, 3.0)
+# The same where other choices disagree too (A102).
+_MOVED_AMONG_CHOICES = 2.0
+
+
+def count_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Give the readings of weights that are off the level that they have together.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+        About one number.
+
+    Returns
+    -------
+    tuple of Finding
+        The same, in their order. At most one of D102, A109 and the notes of transforms is a caution; issues stay.
+
+    Examples
+    --------
+    >>> moved = A109.finding("note", moved=0.01, se=0.04, errors=0.25)
+    >>> [finding.level for finding in count_once([moved])]
+    ['note']
+    >>> off = D102.finding("note", "plain", mean=0.93, se=0.03)
+    >>> [finding.level for finding in count_once([moved, off])]
+    ['caution', 'note']
+    """
+    readings = [finding for finding in findings if _is_reading(finding)]
+    if not readings:
+        return tuple(findings)
+    carrier = next((f for check in (A109, D102) for f in readings if f.check == check), readings[0])
+    grave = any(finding.level == "issue" for finding in readings)
+    level: Level = "caution" if len(readings) > 1 or readings[0].level == "caution" else "note"
+    graded = _tell(carrier, readings, "issue" if carrier.level == "issue" else level)
+    if carrier.check == A109 and _is_refuted(carrier, findings):
+        graded = _tell(carrier, readings, "issue", "choices")
+    elif grave and carrier.level != "issue":
+        graded = carrier.at("note")  # an issue among the others carries it
+    return tuple(
+        graded if finding is carrier else finding.at("note") if _is_quieted(finding, readings) else finding
+        for finding in findings
+    )
+
+
+def removed_weight(note: Finding) -> float:
+    """Share of the weight that a transform removed; only notes of transforms have it."""
+    return 0.0 if note.check in (D102, A109) else note.numbers.get("removed", 0.0)
+
+
+def _is_reading(finding: Finding) -> bool:
+    return finding.check in (D102, A109) or removed_weight(finding) > REMOVED[0]
+
+
+def _is_quieted(finding: Finding, readings: Sequence[Finding]) -> bool:
+    return finding.level == "caution" and any(finding is reading for reading in readings)
+
+
+def _is_refuted(moved: Finding, findings: Sequence[Finding]) -> bool:
+    """Whether the cap moves the estimate far, and other choices disagree: the choice decides, not the log."""
+    return moved.numbers["errors"] >= _MOVED_AMONG_CHOICES and any(
+        finding.check == A102 for finding in findings
+    )
+
+
+def _tell(carrier: Finding, readings: Sequence[Finding], level: Level, *further: str) -> Finding:
+    """The finding that carries the level, with what the other readings saw."""
+    told = carrier
+    for other in readings:
+        if other.check == D102 and carrier.check != D102:
+            told = _add(told, "mean", mean=other.facts["mean"])
+        elif removed_weight(other):
+            told = _add(told, "removed", removed=removed_weight(other))
+    for name in further:
+        told = _add(told, name)
+    return told.at(level)
+
+
+def _add(finding: Finding, variant: str, **facts: float) -> Finding:
+    """The same with a further text, once; what it already says stays."""
+    if variant in finding.variants or variant not in finding.check.texts:
+        return finding
+    return replace(finding, variants=(*finding.variants, variant), facts={**finding.facts, **facts})
