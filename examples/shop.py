@@ -44,7 +44,10 @@ def main(n: int = 4000) -> None:
     log = simulate_visits(n, np.random.default_rng(0))
     data = cal.read_table(log, episode="visit", action="banner", reward="bought", states=["loyal", "basket"])
     data = data.replace(unit="visit", action_names=["news", "discount", "bundle"])
-    print(cal.audit(data, cal.tilt(cal.practice, fewer_discounts), rng=0))
+    # What no log tells: the change was not learnt on these visits, and both columns were known before the banner.
+    print(
+        cal.audit(data, cal.tilt(cal.practice, fewer_discounts), learnt_on="no", recorded_before="all", rng=0)
+    )
 
     loyal, basket = np.random.default_rng(1).normal(size=(2, 1_000_000))
     now, sells = banner_probabilities(loyal, basket), sale_probabilities(loyal, basket)

@@ -88,7 +88,7 @@ def one_log(domain: str, overlap: str, n: int, seed: int, models: list[str], n_d
         prepared = _prepare(name, data, where, seed, kept)
         for question in where.questions:
             stated, target = _state(question, data, name)
-            audit = prepared.audit(target, n_draws=n_draws)
+            audit = prepared.audit(target, n_draws=n_draws, learnt_on="no")
             found[f"{name} | {question.name}{stated}"] = {"value": question.value, "rows": _rows(audit)}
     return {"name": where.name, "worth": where.worth, "scenarios": found}
 
@@ -110,7 +110,16 @@ def _with_overlap(source: random_mdp.Problem, overlap: str) -> Float:
 
 def _prepare(name: str, data: Trajectories, where: Problem, seed: int, kept: Cache) -> PreparedAudit:
     logged = at_actions(where.truth(data), data.actions) if name == TRUTH else None
-    return prepare_audit(data, _MODELS[name](data), gamma=where.gamma, logged=logged, rng=seed, work=kept)
+    return prepare_audit(
+        data,
+        _MODELS[name](data),
+        gamma=where.gamma,
+        logged=logged,
+        ended="all",
+        recorded_before="all",
+        rng=seed,
+        work=kept,
+    )
 
 
 def _pick(data: Trajectories, *names: str) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from hashlib import blake2b
 from types import MappingProxyType
@@ -53,7 +53,7 @@ class Trajectories:
         How many actions there are. By default one more than the largest one logged.
     terminated : array-like of shape (n,), optional
         False where the log was cut off before the episode ended (censored), so that a value function may
-        look past the last step. By default all ended.
+        look past the last step. Without it all are taken to have ended, and an audit asks whether they did.
     columns : mapping from name to array-like of shape (N,), optional
         Further per-step columns, such as a severity score; ``data["sofa"]`` reads one.
     feature_names : sequence of str, optional
@@ -86,6 +86,7 @@ class Trajectories:
     ids: NDArray[Any]  # (n,)
     action_names: tuple[str, ...] | None  # n_actions of them
     unit: str
+    ends_stated: bool = field(default=False, init=False)  # whether terminated was given
 
     def __init__(
         self,
@@ -130,6 +131,7 @@ class Trajectories:
             "ids": read_only(called),
             "action_names": as_action_names(action_names, count),
             "unit": as_unit(unit),
+            "ends_stated": terminated is not None,
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -269,12 +271,13 @@ class Trajectories:
         >>> data.replace(rewards=[2, 3]).rewards
         array([2., 3.])
         """
-        unknown = set(changes) - {each.name for each in fields(self)}
+        names = [each.name for each in fields(self) if each.init]
+        unknown = set(changes) - set(names)
         if unknown:
-            known = ", ".join(each.name for each in fields(self))
+            known = ", ".join(names)
             raise TypeError(f"a log has no field {sorted(unknown)[0]!r}; the fields are {known}.")
         # What was derived from the old values does not bind the new ones.
-        derived: dict[str, Any] = {}
+        derived: dict[str, Any] = {} if self.ends_stated else {"terminated": None}
         if "states" in changes and np.shape(changes["states"])[1:] != self.states.shape[1:]:
             derived["feature_names"] = None
         if changes.get("action_names") is not None:

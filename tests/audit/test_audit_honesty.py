@@ -116,7 +116,11 @@ def test_values_past_a_time_limit_are_not_trusted():
     found = audit(stopped, more, model, n_draws=100, rng=0)
     assert found.verdict == "do not trust"
     assert "D112" in codes(found.findings, "issue")
-    ended = audit(cal.Trajectories(states, actions, rewards, offsets), more, model, n_draws=200, rng=0)
+    log, answers = (
+        cal.Trajectories(states, actions, rewards, offsets),
+        {"learnt_on": "no", "recorded_before": "all"},
+    )
+    ended = audit(log, more, model, n_draws=200, ended="all", rng=0, **answers)
     assert ended.verdict == "trust"
     assert ended.gain.interval.low < 0 < ended.gain.interval.high
 

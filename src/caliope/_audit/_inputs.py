@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from caliope._audit._answers import Answer, answer_ended, answer_learnt_on, answer_recorded_before
 from caliope._cache import Cache
 from caliope._gather import OnLog, target_probabilities
 from caliope._policies import MixWithPractice, Relative
@@ -35,6 +36,8 @@ class AuditInputs:
     level: float
     fit_steps: int
     seed: int
+    ended: Answer
+    recorded_before: Answer
     cache: Cache = field(repr=False)  # for what depends on the log
 
 
@@ -46,6 +49,7 @@ class Question:
     regressor: Any
     n_draws: int
     text: str
+    learnt_on: Answer
 
 
 def check_inputs(
@@ -59,6 +63,8 @@ def check_inputs(
     fit_steps: Any,
     rng: Any,
     work: str | Path | Cache | None,
+    ended: Any = None,
+    recorded_before: Any = None,
 ) -> AuditInputs:
     """Validate everything but the target policy; raise in one line, with what to do."""
     check_data(data)
@@ -77,12 +83,16 @@ def check_inputs(
             f"got {_short(rng)}."
         )
     strata, known = as_strata(data, by), as_logged(data, logged)
+    data, ends = answer_ended(data, ended)
+    before = answer_recorded_before(data, recorded_before)
     cache = Cache.of(work).keyed(data)
     cache.keyed(models or {})  # raised now if a model cannot be kept, and not after the fits
-    return AuditInputs(data, models, gamma, known, strata, level, fit_steps, int(rng), cache)
+    return AuditInputs(data, models, gamma, known, strata, level, fit_steps, int(rng), ends, before, cache)
 
 
-def check_question(inputs: AuditInputs, target: Any, *, regressor: Any, n_draws: Any, text: Any) -> Question:
+def check_question(
+    inputs: AuditInputs, target: Any, *, regressor: Any, n_draws: Any, text: Any, learnt_on: Any
+) -> Question:
     """Validate a target policy and how it is evaluated."""
     if regressor is not None and (isinstance(regressor, type) or not hasattr(regressor, "predict")):
         raise TypeError(
@@ -94,7 +104,7 @@ def check_question(inputs: AuditInputs, target: Any, *, regressor: Any, n_draws:
         raise TypeError(f"question must be text, got {_short(text)}.")
     check_target(inputs.data, target, logged=inputs.logged is not None)
     inputs.cache.keyed({"of values": regressor})
-    return Question(target, regressor, n_draws, text)
+    return Question(target, regressor, n_draws, text, answer_learnt_on(inputs.data, learnt_on, target))
 
 
 def check_data(data: Any) -> None:

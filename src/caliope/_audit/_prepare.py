@@ -88,6 +88,7 @@ class PreparedAudit:
         regressor: Any = None,
         n_draws: int = 1000,
         question: str = "",
+        learnt_on: Any = None,
         progress: Progress | None = None,
     ) -> Audit:
         """Evaluate one target policy; what is known of the log is shared by all of them.
@@ -102,6 +103,8 @@ class PreparedAudit:
             Bootstrap draws, from 20.
         question : str
             What is asked, in words; kept in the settings.
+        learnt_on : "no", ids, or mask, optional
+            What the target was learnt on, as for :func:`~caliope.audit`.
         progress : callable, optional
             Called with the name of every stage as it begins.
 
@@ -110,7 +113,9 @@ class PreparedAudit:
         Audit
             The same as :func:`~caliope.audit` returns.
         """
-        asked = check_question(self.inputs, target, regressor=regressor, n_draws=n_draws, text=question)
+        asked = check_question(
+            self.inputs, target, regressor=regressor, n_draws=n_draws, text=question, learnt_on=learnt_on
+        )
         return run_audit(self, asked, Stages(progress))
 
 
@@ -127,6 +132,9 @@ def audit(
     n_draws: int = 1000,
     fit_steps: int = 10_000,
     question: str = "",
+    learnt_on: Any = None,
+    ended: Any = None,
+    recorded_before: Any = None,
     rng: int,
     progress: Progress | None = None,
     work: str | Path | Cache | None = None,
@@ -165,6 +173,14 @@ def audit(
     question : str
         What is asked, in words; kept in the settings. Where the target is a mixture with current practice, a finding
         says so.
+    learnt_on : "no", array of ids, or mask of shape (n,), optional
+        What no log tells is asked, and without an answer the verdict is "caution" at best. Here: on which trajectories
+        the target was learnt. Those of this log must not evaluate it.
+    ended : "all", or array of bool of shape (n,), optional
+        Whether the trajectories ended, or were cut off or lost. Not asked if ``data`` was made with ``terminated``, nor
+        where each has one step.
+    recorded_before : "all", or sequence of str, optional
+        State columns that were recorded before the decision of their row.
     rng : int
         Seed; the same one gives the same audit.
     progress : callable, optional
@@ -196,10 +212,22 @@ def audit(
     (0.52, 'caution')
     """
     inputs = check_inputs(
-        data, models, gamma=gamma, logged=logged, by=by, level=level, fit_steps=fit_steps, rng=rng, work=work
+        data,
+        models,
+        gamma=gamma,
+        logged=logged,
+        by=by,
+        level=level,
+        fit_steps=fit_steps,
+        ended=ended,
+        recorded_before=recorded_before,
+        rng=rng,
+        work=work,
     )
     # Before anything is fitted: a target that cannot be evaluated is reported at once.
-    asked = check_question(inputs, target, regressor=regressor, n_draws=n_draws, text=question)
+    asked = check_question(
+        inputs, target, regressor=regressor, n_draws=n_draws, text=question, learnt_on=learnt_on
+    )
     return run_audit(_prepare(inputs, Stages(progress)), asked, Stages(progress))
 
 
@@ -212,6 +240,8 @@ def prepare_audit(
     by: ArrayLike | None = None,
     level: float = 0.95,
     fit_steps: int = 10_000,
+    ended: Any = None,
+    recorded_before: Any = None,
     rng: int,
     progress: Progress | None = None,
     work: str | Path | Cache | None = None,
@@ -225,7 +255,7 @@ def prepare_audit(
     ----------
     data : Trajectories
         The log.
-    models, gamma, logged, by, level, fit_steps, rng, progress, work
+    models, gamma, logged, by, level, fit_steps, ended, recorded_before, rng, progress, work
         As for :func:`~caliope.audit`.
 
     Returns
@@ -247,7 +277,17 @@ def prepare_audit(
     ['caution', 'do not trust']
     """
     inputs = check_inputs(
-        data, models, gamma=gamma, logged=logged, by=by, level=level, fit_steps=fit_steps, rng=rng, work=work
+        data,
+        models,
+        gamma=gamma,
+        logged=logged,
+        by=by,
+        level=level,
+        fit_steps=fit_steps,
+        ended=ended,
+        recorded_before=recorded_before,
+        rng=rng,
+        work=work,
     )
     return _prepare(inputs, Stages(progress))
 

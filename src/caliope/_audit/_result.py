@@ -116,6 +116,8 @@ class AuditSettings:
         Names of the strata, sorted; empty without any.
     question : str
         What was asked, in words; empty if nobody said.
+    answers : mapping from str to str
+        The questions that no log answers, and the answers in words.
     weights : str
         What was done to the weights, in words.
     source : mapping from str to str
@@ -137,6 +139,7 @@ class AuditSettings:
     target: str
     strata: tuple[str, ...] = ()
     question: str = ""
+    answers: Mapping[str, str] = field(default_factory=dict)
     weights: str = "capped at the mean times sqrt(n) / 3 where a row says so"
     source: Mapping[str, str] = field(default_factory=dict)
 
@@ -153,6 +156,7 @@ class AuditSettings:
             "trajectories fitted on": self.n_fitted_on,
             "trajectories of the negative control and of other choices": self.n_looked_at,
             "target": self.target,
+            **self.answers,
             "strata": self._list_strata(),
             "probabilities logged": self.propensities_logged,
             "behaviour": self.behaviour,

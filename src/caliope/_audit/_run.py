@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from caliope._audit._answers import Answers
 from caliope._audit._compare import name_facts
 from caliope._audit._inputs import Question
 from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit, AuditSettings, Stages
@@ -69,6 +70,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
             breakdown=confounding,
         )
     table = Table(rows, "What the new policy is worth")
+    answers = Answers(asked.learnt_on, inputs.ended, inputs.recorded_before)
     findings = (
         *prepared.findings,
         *check_late_steps(capped),
@@ -76,6 +78,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         *_check_estimates(table, others, len(prepared.looked_at) / len(data)),
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
         *_check_question(asked),
+        *answers.findings,
     )
     return Audit(
         table=replace(table, rows=tuple(_attach(row, findings, data) for row in rows)),
@@ -89,7 +92,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         data=data,
         target_probs=target_probs,
         behaviour_probs=chosen.probabilities,
-        settings=_settings(prepared, asked, how),
+        settings=_settings(prepared, asked, how, answers),
         stages=(*prepared.stages, *begin.done),
     )
 
@@ -183,7 +186,7 @@ def _attach(row: Estimate, findings: Sequence[Finding], data: Trajectories) -> E
     return replace(row, findings=told, interval=interval)
 
 
-def _settings(prepared: PreparedAudit, asked: Question, how: str) -> AuditSettings:
+def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answers) -> AuditSettings:
     inputs, data = prepared.inputs, prepared.data
     logged = inputs.logged is not None
     policy = hasattr(asked.target, "predict_proba") or isinstance(asked.target, Relative)
@@ -203,4 +206,5 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str) -> AuditSettin
         target=type(asked.target).__name__ if policy else "probabilities, as an array",
         strata=() if inputs.strata is None else tuple(sorted({str(x) for x in inputs.strata})),
         question=asked.text,
+        answers=answers.to_dict(),
     )

@@ -16,6 +16,7 @@ from caliope.cli._config import Study, show_settings
 from caliope.io._source import column_types
 from caliope.io._table import read_table
 
+ALL, NO = "all", "no"  # answers that name no column
 # Above these the squares of rewards are infinite, and trees cannot hold the states.
 _HUGE_REWARD, _HUGE_STATE = 1e100, 1e38
 _FEW_VALUES = 8  # a numeric column with more is cut into quarters
@@ -41,10 +42,12 @@ def read_log(study: Study) -> ReadLog:
         reward=named.reward,
         states=named.states,
         time=named.time,
-        terminated=named.terminated,
+        terminated=ended_column(named),
         keep=_kept_columns(named),
         n_actions=named.n_actions or len(named.target_columns) or None,
     ).replace(unit=named.unit)
+    if named.ended == ALL:
+        data = data.replace(terminated=np.ones(len(data), dtype=bool))
     _refuse_single(data)
     _refuse_huge(data)
     notes = _inference_notes(study, named)
@@ -52,6 +55,16 @@ def read_log(study: Study) -> ReadLog:
 
 
 # -- which columns --
+
+
+def ended_column(study: Study) -> str | None:
+    """The column that says which trajectories ended, under either of its names; None without one."""
+    return study.terminated if study.ended in (None, ALL) else study.ended
+
+
+def learnt_column(study: Study) -> str | None:
+    """The column that marks what the target policy was learnt on; None without one."""
+    return None if study.learnt_on in (None, NO) else study.learnt_on
 
 
 def _infer_columns(study: Study) -> Study:
@@ -80,7 +93,8 @@ def _inference_notes(study: Study, named: Study) -> dict[str, str]:
 
 def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
     """Raise for a column to be ignored that is not there, or has another role."""
-    roles = {name: getattr(study, name) for name in ("episode", "action", "reward", "time", "terminated")}
+    named = ("episode", "action", "reward", "time", "terminated", "ended", "learnt_on")
+    roles = {name: getattr(study, name) for name in named}
     for name in study.ignore:
         used = [role for role, column in roles.items() if column == name]
         if used:
@@ -94,8 +108,8 @@ def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
 
 
 def _numeric_columns(study: Study, types: Mapping[str, Any]) -> tuple[str, ...]:
-    used = {study.episode, study.action, study.reward, study.time, study.terminated}
-    used |= {study.recommended, study.propensity, *study.target_columns, *study.ignore}
+    used = {study.episode, study.action, study.reward, study.time, ended_column(study)}
+    used |= {learnt_column(study), study.recommended, study.propensity, *study.target_columns, *study.ignore}
     numeric = [
         name
         for name, kinds in types.items()
@@ -111,7 +125,7 @@ def _numeric_columns(study: Study, types: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _kept_columns(study: Study) -> tuple[str, ...]:
     stratum = None if study.by is None else study.by.partition(":")[0]
-    names = (study.recommended, study.propensity, stratum, *study.target_columns)
+    names = (study.recommended, study.propensity, stratum, learnt_column(study), *study.target_columns)
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
@@ -166,6 +180,31 @@ def numbers_of(data: Trajectories, name: str, what: str) -> Any:
 def propensities_of(study: Study, data: Trajectories) -> Any:
     """Return the logged probabilities of the actions taken, (N,), or None where the study names none."""
     return None if study.propensity is None else numbers_of(data, study.propensity, "logged probability")
+
+
+# -- answers to what no log tells --
+
+
+def learnt_on_of(study: Study, data: Trajectories) -> Any:
+    """What the target policy was learnt on: None, "no", or a mask over trajectories, (n,)."""
+    name = learnt_column(study)
+    if name is None:
+        return study.learnt_on
+    values = numbers_of(data, name, "whether the policy was learnt on the row")
+    bad = np.flatnonzero((values != 0) & (values != 1))
+    if len(bad):
+        raise ValueError(
+            f"column {name!r} (--learnt-on): {len(bad)} of {len(values)} rows are neither true nor false (first: "
+            f"{values[bad[0]]:g} in {place_of(data, int(bad[0]))}). Mark the rows that the policy was learnt on."
+        )
+    # A trajectory with one such row has shown its course to the learner.
+    return data.layout.sum_steps(values) > 0
+
+
+def recorded_before_of(study: Study) -> Any:
+    """The states that were recorded before the decision: None, "all", or their names."""
+    given = study.recorded_before
+    return ALL if given == (ALL,) else given or None
 
 
 # -- strata --

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,96 +11,29 @@ from typing import Any
 
 import click
 
+from caliope.cli._kinds import (
+    COLUMN,
+    COLUMNS,
+    ENDED,
+    FILE,
+    FLAG,
+    GAMMA,
+    LEARNT_ON,
+    LEVEL,
+    NAMES,
+    OBJECT,
+    PAGE,
+    RECORDED,
+    SHARE,
+    STRATA,
+    WORD,
+    Kind,
+    is_text,
+    split_names,
+    whole,
+)
+
 MOST_ACTIONS = 10_000  # every decision has a probability of each
-_LISTED = 12  # names that a printed setting spells out
-
-
-# -- kinds of values --
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a setting holds: how it is typed, what it must be, and how it reads in a list of settings."""
-
-    metavar: str | None
-    check: Callable[[str, Any], None]  # name, value; raises ValueError or TypeError, in one sentence
-    show: Callable[[Any], str] = str
-    type: Any = str  # of the option
-    flag: bool = False
-
-
-def _require(fits: bool, name: str, needed: str, x: Any) -> None:
-    if not fits:
-        raise ValueError(f"{name} must be {needed}, got {x!r}")
-
-
-def _is_text(x: Any) -> bool:
-    return isinstance(x, str) and bool(x.strip())
-
-
-def _check_text(name: str, x: Any) -> None:
-    _require(_is_text(x), name, "text", x)
-
-
-def _check_names(name: str, x: Any) -> None:
-    several = isinstance(x, list | tuple) and all(map(_is_text, x))
-    # A comma alone names nothing, and neither does the range p2..p0.
-    _require((_is_text(x) or several) and bool(split_names(x)), name, "a list of names", x)
-
-
-def _check_number(name: str, x: Any) -> None:
-    _require(isinstance(x, int | float) and not isinstance(x, bool), name, "a number", x)
-
-
-def _check_gamma(name: str, x: Any) -> None:
-    from caliope._validation import check_gamma
-
-    _check_number(name, x)
-    check_gamma(x)
-
-
-def _check_level(name: str, x: Any) -> None:
-    from caliope.uncertainty._intervals import check_level
-
-    _check_number(name, x)
-    check_level(x)
-
-
-def _check_share(name: str, x: Any) -> None:
-    _check_number(name, x)
-    _require(0 < x < 1, name, "a number between 0 and 1", x)
-
-
-def _check_flag(name: str, x: Any) -> None:
-    _require(isinstance(x, bool), name, "true or false", x)
-
-
-def _whole(low: int, high: int) -> Kind:
-    def check(name: str, x: Any) -> None:
-        whole = isinstance(x, int) and not isinstance(x, bool)
-        _require(whole and low <= x <= high, name, f"a whole number from {low} to {high}", x)
-
-    return Kind("N", check, type=int)
-
-
-def list_names(names: Sequence[str]) -> str:
-    """Names for a reader: the first ones, and how many more there are."""
-    shown = ", ".join(names[:_LISTED])
-    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
-
-
-COLUMN = Kind("COLUMN", _check_text, "column {!r}".format)
-COLUMNS = Kind("COLUMNS", _check_names, list_names)
-NAMES = Kind("NAMES", _check_names, list_names)
-WORD = Kind("WORD", _check_text)
-STRATA = Kind("COLUMN[:LIMITS]", _check_text)
-FILE = Kind("FILE", _check_text)
-PAGE = Kind("FILE.html", _check_text)
-OBJECT = Kind("MODULE:OBJECT", _check_text)
-SHARE = Kind("SHARE", _check_share, "{:.4g}".format, float)
-GAMMA = Kind("NUMBER", _check_gamma, "{:.4g}".format, float)
-LEVEL = Kind("NUMBER", _check_level, "{:.4g}".format, float)
-FLAG = Kind(None, _check_flag, flag=True)
 
 
 # -- the settings --
@@ -171,8 +104,14 @@ class Study:
     terminated: str | None = _setting(
         None, COLUMN, LOG, "True where a trajectory ended, False where it was cut off.", printed=True
     )
+    ended: str | None = _setting(
+        None, ENDED, LOG, "Whether trajectories ended: all, or a column as for --terminated.", printed=True
+    )
+    recorded_before: tuple[str, ...] = _setting(
+        (), RECORDED, LOG, "States recorded before the decision of their row: all, or these.", printed=True
+    )
     n_actions: int | None = _setting(
-        None, _whole(1, MOST_ACTIONS), LOG, "Number of actions.", otherwise="largest code + 1"
+        None, whole(1, MOST_ACTIONS), LOG, "Number of actions.", otherwise="largest code + 1"
     )
     by: str | None = _setting(
         None, STRATA, LOG, "Strata of the calibration table, e.g. age:40,65.", printed=True
@@ -192,6 +131,13 @@ class Study:
     soften: float | None = _setting(
         None, SHARE, TARGET, "Leave this share of the decisions to current practice.", printed=True
     )
+    learnt_on: str | None = _setting(
+        None,
+        LEARNT_ON,
+        TARGET,
+        "What the target policy was learnt on: no trajectory of this log, or those marked in a true/false column.",
+        printed=True,
+    )
     trust_trees: bool = _setting(
         False, FLAG, TARGET, "Allow loading tree models (unsafe for files of others)."
     )
@@ -202,21 +148,21 @@ class Study:
     out: str | None = _setting(
         None, PAGE, OUTPUT, "Report to write; its numbers go to a JSON file beside it."
     )
-    draws: int = _setting(1000, _whole(20, 1_000_000), OUTPUT, "Number of bootstrap draws.")
+    draws: int = _setting(1000, whole(20, 1_000_000), OUTPUT, "Number of bootstrap draws.")
     models: tuple[str, ...] = _setting(
         (), NAMES, FIT, "Behaviour models to compare, e.g. logistic,forest.", otherwise="those of the audit"
     )
     fit_steps: int = _setting(
-        10_000, _whole(100, 10**12), FIT, "Maximum number of decisions used for fitting."
+        10_000, whole(100, 10**12), FIT, "Maximum number of decisions used for fitting."
     )
     level: float = _setting(0.95, LEVEL, FIT, "Confidence level.")
     # The largest seed is that of scikit-learn.
-    seed: int = _setting(0, _whole(0, 2**32 - 1), FIT, "Random seed.")
+    seed: int = _setting(0, whole(0, 2**32 - 1), FIT, "Random seed.")
 
 
 SETTINGS: Mapping[str, Setting] = {each.name: each.metadata["setting"] for each in fields(Study)}
 TARGETS = ("target_columns", "recommended", "model", "policy")
-_LISTS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES))
+_LISTS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED))
 _PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, PAGE))
 
 
@@ -258,8 +204,9 @@ def read_study(source: str, given: Mapping[str, Any], *, needs_target: bool) -> 
         return _make_study({"log": source} | options, "the options have", needs_target)
     values = _read_file(Path(source))
     if needs_target and any(name in options for name in TARGETS):
-        # Another policy: neither softened like that of the file, nor trusted like it.
-        values = {name: x for name, x in values.items() if name not in (*TARGETS, "soften", "trust_trees")}
+        # Another policy: neither softened like that of the file, nor learnt or trusted like it.
+        own = (*TARGETS, "soften", "learnt_on", "trust_trees")
+        values = {name: x for name, x in values.items() if name not in own}
     return _make_study(values | options, f"{source} has", needs_target)
 
 
@@ -284,27 +231,6 @@ def _make_study(values: dict[str, Any], whose: str, needs_target: bool) -> Study
         raise ValueError(f"{whose} {several}: {'; '.join(mistakes)}.")
     lists = {name: split_names(x) for name, x in values.items() if name in _LISTS}
     return Study(**(values | lists))
-
-
-def split_names(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Names from a list or from text with commas; ``p0..p24`` stands for all from the first to the last.
-
-    >>> split_names("age, p0..p2")
-    ('age', 'p0', 'p1', 'p2')
-    """
-    parts = given.split(",") if isinstance(given, str) else given
-    return tuple(name for part in parts for name in _expand_range(part.strip()) if name)
-
-
-def _expand_range(part: str) -> list[str]:
-    first, dots, last = part.partition("..")
-    stem = first.rstrip("0123456789")
-    if not dots or not last.startswith(stem):
-        return [part]
-    ends = first[len(stem) :], last[len(stem) :]
-    if not all(end.isdecimal() for end in ends):
-        return [part]
-    return [f"{stem}{i}" for i in range(int(ends[0]), min(int(ends[1]), int(ends[0]) + 100_000) + 1)]
 
 
 # -- mistakes --
@@ -334,7 +260,7 @@ def _lists_in(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The lists of names that can be read; of the others the mistake is reported elsewhere."""
     texts = {name: values[name] for name in _LISTS if name in values}
     parts = {name: (x if isinstance(x, list | tuple) else [x]) for name, x in texts.items()}
-    return {name: split_names(texts[name]) for name, each in parts.items() if all(map(_is_text, each))}
+    return {name: split_names(texts[name]) for name, each in parts.items() if all(map(is_text, each))}
 
 
 def _repeated_names(lists: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -356,6 +282,8 @@ def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
     if "log" not in values:
         found.append("log is missing: name the table, e.g. log = 'log.parquet'")
     found += _repeated_names(lists)
+    if "ended" in values and "terminated" in values and values["ended"] != values["terminated"]:
+        found.append("ended and terminated both say which trajectories ended: give one of the two")
     given, columns = values.get("n_actions"), lists.get("target_columns")
     if given is not None and columns and given != len(columns):
         found.append(f"n_actions is {given}, but target_columns names {len(columns)} columns, one per action")

@@ -91,7 +91,7 @@ def _check_work(work: str | None) -> None:
 def _run_audit(study: Study, display: Display, work: str | None) -> tuple[Audit, ReadLog]:
     from caliope._audit._prepare import audit
     from caliope._audit._result import Stages
-    from caliope.cli._columns import propensities_of, read_log, strata_of
+    from caliope.cli._columns import learnt_on_of, propensities_of, read_log, recorded_before_of, strata_of
     from caliope.cli._policies import behaviour_models, target_of
 
     begin = Stages(display)
@@ -111,6 +111,8 @@ def _run_audit(study: Study, display: Display, work: str | None) -> tuple[Audit,
         n_draws=study.draws,
         fit_steps=study.fit_steps,
         question=target.question,
+        learnt_on=learnt_on_of(study, log.data),
+        recorded_before=recorded_before_of(study),
         rng=study.seed,
         progress=display,
         work=work,

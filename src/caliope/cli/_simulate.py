@@ -72,6 +72,8 @@ class SimulatedLog:
             f"--{part} {name}" for part, name in zip(standard, self.columns, strict=True) if part != name
         ]
         parts += [f"--target-columns {columns}"]
+        # What no log tells, and a simulation does.
+        parts += ["--learnt-on no", "--ended all", "--recorded-before all"]
         parts += ["--propensity propensity"] * propensities + [f"--gamma {gamma:g}"] * (gamma != 1)
         return " ".join(parts)
 
@@ -216,6 +218,8 @@ def _run_demo(patients: int, seed: int, *, quiet: bool, write: Any) -> None:
             gamma=0.99,
             by=cal.calibration.severity_strata(data["sofa"]),
             fit_steps=4000,
+            learnt_on="no",
+            recorded_before="all",
             rng=seed,
             progress=display,
         )

@@ -128,6 +128,7 @@ def simulate(
         rewards,
         latent.offsets,
         n_actions=N_ACTIONS,
+        terminated=np.ones(len(latent), dtype=bool),
         columns={**latent.columns, "state": state, "sofa": load().sofa[state]},
         feature_names=_feature_names(lags),
         action_names=ACTION_NAMES,

@@ -155,6 +155,7 @@ class Problem:
             latent.rewards,
             latent.offsets,
             n_actions=self.n_actions,
+            terminated=latent.terminated,
             columns={**latent.columns, "state": state},
         )
 

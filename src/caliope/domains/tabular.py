@@ -157,6 +157,7 @@ class TabularMDP:
             rewards[order],
             np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n))]),
             n_actions=policy.shape[1],
+            terminated=np.ones(n, dtype=bool),
             columns={"behaviour": chance[order], "time": time[order]},
             feature_names=["state"],
         )
@@ -236,5 +237,6 @@ def hide_states(data: Trajectories) -> Trajectories:
         data.rewards,
         data.offsets,
         n_actions=data.n_actions,
+        terminated=data.terminated if data.ends_stated else None,
         columns=data.columns,
     )

@@ -184,6 +184,7 @@ def simulate(n: int, *, policy: Policy, rng: int | np.random.Generator, world: M
         rewards.ravel(),
         np.arange(0, n * world.horizon + 1, world.horizon),
         n_actions=len(ACTIONS),
+        terminated=np.ones(n, dtype=bool),
         columns={"behaviour": chance.ravel(), "time": np.tile(np.arange(world.horizon), n)},
         feature_names=["x", "y"],
     )

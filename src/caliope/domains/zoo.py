@@ -309,7 +309,8 @@ def simulate(
     rewards = _rewards(states, actions, site - (len(policy.rules) - 1) / 2)
     offsets, time = np.arange(0, n * length + 1, length), np.tile(np.arange(length), n)
     columns = {"behaviour": at_actions(proba, actions), "site": site, "time": time}
-    return Trajectories(states, actions, rewards, offsets, n_actions=N_ACTIONS, columns=columns)
+    log = Trajectories(states, actions, rewards, offsets, n_actions=N_ACTIONS, columns=columns)
+    return log.replace(terminated=np.ones(n, dtype=bool))
 
 
 def true_probabilities(data: Trajectories, policy: ZooPolicy) -> Float:

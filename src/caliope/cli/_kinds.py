@@ -1,0 +1,118 @@
+"""Kinds of values that settings hold: how each is typed, what it must be, and how it reads in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_LISTED = 12  # names that a printed setting spells out
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a setting holds: how it is typed, what it must be, and how it reads in a list of settings."""
+
+    metavar: str | None
+    check: Callable[[str, Any], None]  # name, value; raises ValueError or TypeError, in one sentence
+    show: Callable[[Any], str] = str
+    type: Any = str  # of the option
+    flag: bool = False
+
+
+def _require(fits: bool, name: str, needed: str, x: Any) -> None:
+    if not fits:
+        raise ValueError(f"{name} must be {needed}, got {x!r}")
+
+
+def is_text(x: Any) -> bool:
+    return isinstance(x, str) and bool(x.strip())
+
+
+def _check_text(name: str, x: Any) -> None:
+    _require(is_text(x), name, "text", x)
+
+
+def _check_names(name: str, x: Any) -> None:
+    several = isinstance(x, list | tuple) and all(map(is_text, x))
+    # A comma alone names nothing, and neither does the range p2..p0.
+    _require((is_text(x) or several) and bool(split_names(x)), name, "a list of names", x)
+
+
+def _check_number(name: str, x: Any) -> None:
+    _require(isinstance(x, int | float) and not isinstance(x, bool), name, "a number", x)
+
+
+def _check_gamma(name: str, x: Any) -> None:
+    from caliope._validation import check_gamma
+
+    _check_number(name, x)
+    check_gamma(x)
+
+
+def _check_level(name: str, x: Any) -> None:
+    from caliope.uncertainty._intervals import check_level
+
+    _check_number(name, x)
+    check_level(x)
+
+
+def _check_share(name: str, x: Any) -> None:
+    _check_number(name, x)
+    _require(0 < x < 1, name, "a number between 0 and 1", x)
+
+
+def _check_flag(name: str, x: Any) -> None:
+    _require(isinstance(x, bool), name, "true or false", x)
+
+
+def whole(low: int, high: int) -> Kind:
+    def check(name: str, x: Any) -> None:
+        whole = isinstance(x, int) and not isinstance(x, bool)
+        _require(whole and low <= x <= high, name, f"a whole number from {low} to {high}", x)
+
+    return Kind("N", check, type=int)
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Names for a reader: the first ones, and how many more there are."""
+    shown = ", ".join(names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
+
+
+def split_names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Names from a list or from text with commas; ``p0..p24`` stands for all from the first to the last.
+
+    >>> split_names("age, p0..p2")
+    ('age', 'p0', 'p1', 'p2')
+    """
+    parts = given.split(",") if isinstance(given, str) else given
+    return tuple(name for part in parts for name in _expand_range(part.strip()) if name)
+
+
+def _expand_range(part: str) -> list[str]:
+    first, dots, last = part.partition("..")
+    stem = first.rstrip("0123456789")
+    if not dots or not last.startswith(stem):
+        return [part]
+    ends = first[len(stem) :], last[len(stem) :]
+    if not all(end.isdecimal() for end in ends):
+        return [part]
+    return [f"{stem}{i}" for i in range(int(ends[0]), min(int(ends[1]), int(ends[0]) + 100_000) + 1)]
+
+
+COLUMN = Kind("COLUMN", _check_text, "column {!r}".format)
+COLUMNS = Kind("COLUMNS", _check_names, list_names)
+NAMES = Kind("NAMES", _check_names, list_names)
+WORD = Kind("WORD", _check_text)
+ENDED = Kind("all|COLUMN", _check_text)
+LEARNT_ON = Kind("no|COLUMN", _check_text)
+RECORDED = Kind("all|COLUMNS", _check_names, list_names)
+STRATA = Kind("COLUMN[:LIMITS]", _check_text)
+FILE = Kind("FILE", _check_text)
+PAGE = Kind("FILE.html", _check_text)
+OBJECT = Kind("MODULE:OBJECT", _check_text)
+SHARE = Kind("SHARE", _check_share, "{:.4g}".format, float)
+GAMMA = Kind("NUMBER", _check_gamma, "{:.4g}".format, float)
+LEVEL = Kind("NUMBER", _check_level, "{:.4g}".format, float)
+FLAG = Kind(None, _check_flag, flag=True)
