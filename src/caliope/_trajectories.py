@@ -17,6 +17,7 @@ from caliope._validation import (
     Locator,
     as_action_names,
     as_actions,
+    as_calendar,
     as_columns,
     as_names,
     as_states,
@@ -60,6 +61,9 @@ class Trajectories:
         Names of the d state columns.
     ids : array-like of shape (n,), optional
         What the trajectories are called in your own files; used in messages.
+    calendar : array-like of shape (n,), optional
+        When each trajectory began: numbers or datetimes, which become days since 1970. By default the order of the log.
+        Practice that changes over time is looked for along it.
     action_names : sequence of str, optional
         What the actions are called, one different name per action; a report shows them. Without ``n_actions`` there
         are as many actions as names.
@@ -84,6 +88,7 @@ class Trajectories:
     columns: Mapping[str, NDArray[Any]]  # each (N,)
     feature_names: tuple[str, ...]  # d of them
     ids: NDArray[Any]  # (n,)
+    calendar: Float  # (n,)
     action_names: tuple[str, ...] | None  # n_actions of them
     unit: str
     ends_stated: bool = field(default=False, init=False)  # whether terminated was given
@@ -100,6 +105,7 @@ class Trajectories:
         columns: Mapping[str, ArrayLike] | None = None,
         feature_names: Iterable[str] | None = None,
         ids: ArrayLike | None = None,
+        calendar: ArrayLike | None = None,
         action_names: Sequence[str] | None = None,
         unit: str = "trajectory",
     ) -> None:
@@ -129,6 +135,7 @@ class Trajectories:
             "columns": as_columns(columns, n_steps),
             "feature_names": names,
             "ids": read_only(called),
+            "calendar": read_only(as_calendar(calendar, called)),
             "action_names": as_action_names(action_names, count),
             "unit": as_unit(unit),
             "ends_stated": terminated is not None,
@@ -182,6 +189,7 @@ class Trajectories:
             "terminated": read_only(self.terminated[run]),
             "columns": MappingProxyType({k: read_only(x[rows]) for k, x in self.columns.items()}),
             "ids": read_only(self.ids[run]),
+            "calendar": read_only(self.calendar[run]),
         }
         for name, value in values.items():
             object.__setattr__(part, name, value)

@@ -115,6 +115,29 @@ def as_action_names(names: Sequence[str] | None, n_actions: int) -> tuple[str, .
     return tuple(str(name) for name in names)
 
 
+def as_calendar(calendar: ArrayLike | None, ids: NDArray[Any]) -> Float:
+    """Return when each trajectory began as numbers, datetimes as days since 1970; by default 0, 1, ..., (n,)."""
+    if calendar is None:
+        return np.arange(len(ids), dtype=np.float64)
+    given = unmasked("calendar", calendar)
+    check_length("calendar", given, len(ids), "trajectories")
+    if given.dtype.kind not in "fiubM":
+        raise TypeError(
+            f"calendar must hold numbers or datetimes, got {given.dtype}: turn its dates into numpy.datetime64."
+        )
+    if given.dtype.kind == "M":
+        moments = (given - np.datetime64(0, "D")) / np.timedelta64(1, "D")
+    else:
+        moments = given.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(moments))
+    if len(bad):
+        raise ValueError(
+            f"calendar: {len(bad)} of {len(ids)} trajectories have no finite moment (first: trajectory "
+            f"{ids[bad[0]]}). Fill in when it began, or leave the calendar out: then the order of the log counts."
+        )
+    return moments
+
+
 def as_unit(unit: str) -> str:
     """Return the word for one trajectory."""
     if not isinstance(unit, str):

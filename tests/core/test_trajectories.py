@@ -621,3 +621,31 @@ def test_names_of_actions_come_in_the_order_of_the_actions(names):
 def test_an_action_without_a_name_is_refused():
     with pytest.raises(ValueError, match="give every action a name"):
         Trajectories([[0.0], [1.0]], [0, 1], [0, 1], [0, 2], action_names=["low", " "])
+
+
+def test_a_calendar_follows_the_trajectories():
+    data = Trajectories(np.zeros((4, 1)), [0, 1, 1, 0], np.zeros(4), [0, 1, 2, 4], calendar=[5, 3, 9])
+    assert data.calendar.tolist() == [5, 3, 9]
+    assert data[[2, 0]].calendar.tolist() == [9, 5]
+    assert data[1:].calendar.tolist() == [3, 9]
+    assert pickle.loads(pickle.dumps(data)).calendar.tolist() == [5, 3, 9]
+    assert data.replace(unit="visit").calendar.tolist() == [5, 3, 9]
+    assert data.replace(calendar=None).calendar.tolist() == [0, 1, 2]
+    days = np.array(["1970-01-02", "1970-01-03T12:00", "1969-12-31"], dtype="datetime64[m]")
+    assert data.replace(calendar=days).calendar.tolist() == [1, 2.5, -1]
+
+
+@pytest.mark.parametrize(
+    ("calendar", "message"),
+    [
+        ([1, 2], r"calendar must have shape \(3,\)"),
+        ([1, np.nan, 2], "1 of 3 trajectories have no finite moment .first: trajectory b"),
+        (["a", "b", "c"], "must hold numbers or datetimes"),
+        (np.array(["NaT", "2020-01-01", "2020-01-01"], dtype="datetime64[D]"), "first: trajectory a"),
+    ],
+)
+def test_a_bad_calendar_is_refused_in_one_line(calendar, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Trajectories(
+            np.zeros((3, 1)), [0, 1, 1], np.zeros(3), np.arange(4), ids=["a", "b", "c"], calendar=calendar
+        )

@@ -8,6 +8,7 @@ from scipy import special
 from caliope._ragged import Float, Int, Ragged, at_actions
 from caliope._trajectories import Trajectories
 from caliope.checks import B104, B105, B106, L101, L102, L103, L104, L105, L106, L107, Check, Finding, Level
+from caliope.checks._past import check_past
 
 # Looked at for leaks, of whole trajectories.
 _STEPS = 50_000
@@ -139,7 +140,8 @@ def behaviour_findings(data: Trajectories, rows: Int, proba: Float) -> tuple[Fin
         _over_or_under_confident(error, proba, layout),
         _certain(at_actions(proba, actions), actions),
     )
-    return tuple(finding for finding in found if finding is not None)
+    past = check_past(data.part(np.unique(owner)), proba)
+    return (*(finding for finding in found if finding is not None), *past)
 
 
 def _functions(data: Trajectories, rows: Int) -> tuple[Float, list[str]]:

@@ -45,6 +45,7 @@ def read_log(study: Study) -> ReadLog:
         terminated=ended_column(named),
         keep=_kept_columns(named),
         n_actions=named.n_actions or len(named.target_columns) or None,
+        calendar=named.calendar,
     ).replace(unit=named.unit)
     if named.ended == ALL:
         data = data.replace(terminated=np.ones(len(data), dtype=bool))
@@ -108,7 +109,7 @@ def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
 
 
 def _numeric_columns(study: Study, types: Mapping[str, Any]) -> tuple[str, ...]:
-    used = {study.episode, study.action, study.reward, study.time, ended_column(study)}
+    used = {study.episode, study.action, study.reward, study.time, ended_column(study), study.calendar}
     used |= {learnt_column(study), study.recommended, study.propensity, *study.target_columns, *study.ignore}
     numeric = [
         name

@@ -110,6 +110,14 @@ class Study:
     recorded_before: tuple[str, ...] = _setting(
         (), RECORDED, LOG, "States recorded before the decision of their row: all, or these.", printed=True
     )
+    calendar: str | None = _setting(
+        None,
+        COLUMN,
+        LOG,
+        "When a trajectory began, a number or a date: practice may have changed since.",
+        otherwise="order of the file",
+        printed=True,
+    )
     n_actions: int | None = _setting(
         None, whole(1, MOST_ACTIONS), LOG, "Number of actions.", otherwise="largest code + 1"
     )

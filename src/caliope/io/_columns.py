@@ -35,11 +35,12 @@ class Roles:
     time: str | None
     terminated: str | None
     keep: tuple[str, ...]
+    calendar: str | None = None
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Columns that give the episode and the order of a row."""
-        return (self.episode,) if self.time is None else (self.episode, self.time)
+        """Columns that give the episode and the order of a row, and when the episode began."""
+        return tuple(dict.fromkeys(x for x in (self.episode, self.time, self.calendar) if x is not None))
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
@@ -130,6 +131,13 @@ def check_roles(roles: Roles) -> None:
     for part, name in single.items():
         if name is not None or part in ("episode", "action", "reward"):
             _check_text(part, name)
+    if roles.calendar is not None:
+        _check_text("calendar", roles.calendar)
+        used = [part for part, name in single.items() if part != "time" and name == roles.calendar]
+        if used:
+            raise ValueError(
+                f"column {roles.calendar!r} is given as {used[0]} and calendar; each needs a column of its own."
+            )
     for part in ("states", "keep"):
         for name in getattr(roles, part):
             _check_text(part, name)
@@ -216,6 +224,12 @@ _NEEDS = (
         "time",
         _is_time,
         "time must be a number of at most 64 bits, a date or a datetime",
+        "Parse it first: as text, 10 precedes 9.",
+    ),
+    _Need(
+        "calendar",
+        _is_time,
+        "the calendar must be a number of at most 64 bits, a date or a datetime",
         "Parse it first: as text, 10 precedes 9.",
     ),
 )

@@ -154,8 +154,7 @@ def _moments(text: pl.Expr, *, zoned: bool) -> pl.Expr:
     return clock.str.strptime(kind, "%Y-%m-%dT%H:%M:%S%.f" + "%z" * zoned, strict=False)
 
 
-def _times(keys: pl.DataFrame, roles: Roles) -> pl.Expr:
-    name = str(roles.time)
+def _times(keys: pl.DataFrame, roles: Roles, name: str) -> pl.Expr:
     filled = keys.filter(pl.col(name) != "")
     for number in (pl.Int64(), pl.Float64()):
         if filled[name].cast(number, strict=False).null_count() == 0:  # numbers in quotation marks
@@ -186,6 +185,7 @@ def interpret(keys: pl.DataFrame, roles: Roles) -> dict[str, pl.Expr]:
     ids = pl.col(roles.episode)
     whole = _whole_ids(keys[roles.episode])
     found = {roles.episode: pl.when(ids != "").then(ids) if whole is None else whole}
-    if roles.time is not None and keys.schema[roles.time] == pl.String():
-        found[roles.time] = _times(keys, roles)
+    for name in (roles.time, roles.calendar):
+        if name is not None and keys.schema[name] == pl.String():
+            found[name] = _times(keys, roles, name)
     return {name: meaning.alias(name) for name, meaning in found.items()}

@@ -9,7 +9,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from caliope._ragged import Bool, Int
+from caliope._ragged import Bool, Float, Int
 from caliope.io._columns import WIDE
 from caliope.io._source import Frame, as_array, as_float
 
@@ -198,6 +198,23 @@ def _missing(column: nw.Series[Any]) -> Int:
     """Return the rows without a value; NaN and infinity count as missing."""
     missing = ~np.isfinite(as_float(column)) if column.dtype.is_float() else column.is_null().to_numpy()
     return np.flatnonzero(missing)
+
+
+def calendar_of(column: nw.Series[Any], plan: Plan) -> Float:
+    """Return when each episode began, by its first row: numbers, or days since 1970, (n,)."""
+    missing = _missing(column)
+    if len(missing):
+        place = int(missing[0]) if plan.rows is None else int(plan.rows[missing[0]])
+        raise ValueError(
+            f"column {column.name!r}: {len(missing)} of {len(column)} rows have no moment in the calendar, or one that "
+            f"is not finite (first: {plan.where(place)}). Fill it in, or leave the calendar out: then the order of the "
+            "file counts."
+        )
+    rows = plan.offsets[:-1] if plan.rows is None else np.argsort(plan.rows)[plan.offsets[:-1]]
+    if column.dtype not in (nw.Date, nw.Datetime):
+        return _ticks(column)[rows].astype(np.float64)
+    values = column.to_numpy()[rows].astype("datetime64[us]")
+    return (values - np.datetime64(0, "us")) / np.timedelta64(1, "D")
 
 
 def plan_rows(keys: Frame, episode: str, *, time: str | None) -> Plan:

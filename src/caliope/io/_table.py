@@ -21,7 +21,7 @@ from caliope.io._columns import (
     check_types,
     state_type,
 )
-from caliope.io._order import Plan, plan_rows
+from caliope.io._order import Plan, calendar_of, plan_rows
 from caliope.io._source import Frame, as_array, as_float, open_source
 
 _TILE_ROWS = 2048  # turned from columns to rows together: they stay in the cache meanwhile
@@ -112,6 +112,7 @@ def read_table(
     terminated: str | None = None,
     keep: str | Sequence[str] = (),
     n_actions: int | None = None,
+    calendar: str | None = None,
 ) -> Trajectories:
     """Read a table with one row per decision.
 
@@ -151,6 +152,9 @@ def read_table(
     n_actions : int, optional
         Number of actions. By default one more than the largest in the log; required if that is 10 or more and fewer
         than half of the numbers up to it occur.
+    calendar : str, optional
+        Column that says when an episode began, by its first row: numbers, dates or datetimes (as days since 1970).
+        Practice that changes over time is looked for along it; without it, along the order of the file.
 
     Returns
     -------
@@ -166,7 +170,14 @@ def read_table(
     """
     check_count(n_actions)
     roles = Roles(
-        episode, action, reward, as_names("states", states), time, terminated, as_names("keep", keep)
+        episode,
+        action,
+        reward,
+        as_names("states", states),
+        time,
+        terminated,
+        as_names("keep", keep),
+        calendar,
     )
     check_roles(roles)
     table = open_source(source, roles)
@@ -178,6 +189,7 @@ def read_table(
     types = {**types, **{name: (keys[name].dtype,) for name in roles.keys}}  # as their text was understood
     check_types(roles, types)
     plan = plan_rows(keys, episode, time=time)
+    moments = None if calendar is None else calendar_of(keys[calendar], plan)
     del keys
     filled = _fill(batches, plan, roles, dtype=state_type(roles, types))
     columns = {name: _Column(name, values, plan) for name, values in filled.numbers.items()}
@@ -192,4 +204,5 @@ def read_table(
         n_actions=count,
         terminated=None if terminated is None else _terminated(columns[terminated]),
         columns=filled.kept,
+        calendar=moments,
     )

@@ -1,0 +1,188 @@
+r"""Whether practice depends on more than the present state: on the past of a trajectory, or on when it began.
+
+The errors :math:`1\{A = a\} - p(a \mid s)` of a model that is right are uncorrelated with everything that happened
+before. Each function of the past is first residualised on functions of the present state and on the predicted
+probabilities, so that an ordinary misfit in the present is not taken for a dependence on the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from caliope._past import WAVES, Order, Past, in_file_order
+from caliope._ragged import Float
+from caliope._trajectories import Trajectories
+from caliope.checks import B107, B108, Check, Finding
+
+_STEPS = 20_000  # looked at, of whole trajectories spread over the log
+_FEATURES = 50  # of the state
+_LEVEL = 1e-3  # of all tests of one finding together
+_SMALL = 0.01  # mean of error times standardised function, below which nothing is said
+_NEW = 0.01  # share of a function's variance that the present must leave unexplained
+_CELLS = 40  # pairs of an action and a function that are tested by trajectory
+
+
+@dataclass(frozen=True)
+class Strongest:
+    """The function that the errors of a model follow most.
+
+    Attributes
+    ----------
+    z : float
+        Sum of the products of error and function over trajectories, in standard errors.
+    effect : float
+        Mean of the product of the error and the standardised function.
+    action, function : int
+        Which error, and which function.
+    tests : int
+        How many pairs were looked at.
+    """
+
+    z: float
+    effect: float
+    action: int
+    function: int
+    tests: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether chance does not explain it, and it is large enough to matter."""
+        return self.tests * 2 * special.ndtr(-abs(self.z)) <= _LEVEL and abs(self.effect) >= _SMALL
+
+
+def check_past(data: Trajectories, proba: Float) -> tuple[Finding, ...]:
+    """B107 and B108: errors of the probabilities of all actions, (N, A), that follow the past or the order of a log."""
+    which = data.subsample(_STEPS)
+    proba, data = proba[data.layout.rows_of(which)], data.part(which)
+    present = _present(data, proba)
+    order, where = order_functions(data)
+    changes = _report(B108, data, proba, present, order, where)
+    if changes is not None:
+        # Where practice changes over the log, what happened before tells when it was.
+        present = np.concatenate([present, order], axis=1)
+    past = _report(B107, data, proba, present, *past_functions(data))
+    return tuple(finding for finding in (past, changes) if finding is not None)
+
+
+def _report(
+    check: Check, data: Trajectories, proba: Float, present: Float, functions: Float, where: Sequence[str]
+) -> Finding | None:
+    worst = find_strongest(data, proba, present, functions)
+    if worst is None or not worst.clear:
+        return None
+    return check.finding(
+        "issue",
+        action=worst.action,
+        often="more" if worst.z > 0 else "less",
+        where=where[worst.function],
+        z=worst.z,
+        effect=abs(worst.effect),
+        tests=worst.tests,
+    )
+
+
+def find_strongest(data: Trajectories, proba: Float, present: Float, functions: Float) -> Strongest | None:
+    """Find the pair of an action and a function with the largest z, of functions residualised on the present."""
+    error = np.eye(proba.shape[1])[data.actions] - proba
+    m = len(error)
+    shared, size = present.T @ functions, np.einsum("ij,ij->j", functions, functions)
+    solved = np.linalg.pinv(present.T @ present, hermitian=True, rcond=1e-10) @ shared
+    left = np.maximum(size - (shared * solved).sum(axis=0), 0)
+    new, noise = np.flatnonzero(left > _NEW * size), np.einsum("ij,ij->j", error, error)
+    seen = np.flatnonzero(noise > 0)
+    if not len(new) or not len(seen):
+        return None
+    products = error.T @ functions - (error.T @ present) @ solved
+    rough = np.abs(products[np.ix_(seen, new)]) / np.sqrt(np.outer(noise[seen], left[new]))
+    # Rows of one trajectory hang together: the strongest pairs are tested again by trajectory.
+    best = None
+    for flat in np.argsort(rough, axis=None)[-_CELLS:]:
+        a, f = seen[flat // len(new)], new[flat % len(new)]
+        residual = functions[:, f] - present @ solved[:, f]
+        z = _clustered(data, error[:, a] * residual, proba[:, a] * (1 - proba[:, a]) * residual**2)
+        if best is None or abs(z) > abs(best.z):
+            effect = products[a, f] / np.sqrt(m * left[f])
+            best = Strongest(z, float(effect), int(a), int(f), rough.size)
+    return best
+
+
+def _clustered(data: Trajectories, product: Float, variance: Float) -> float:
+    """Sum over trajectories in standard errors; never smaller ones than the model implies.
+
+    An action that was expected five times and never taken has small errors alone: they would look certain.
+    """
+    by_trajectory = data.layout.sum_steps(product)
+    scale = np.sqrt(max(float((by_trajectory**2).sum()), float(variance.sum())))
+    return float(by_trajectory.sum() / scale) if scale > 0 else 0.0
+
+
+def _present(data: Trajectories, proba: Float) -> Float:
+    """What is tested elsewhere: constant, time, features and their squares, and the probabilities, (N, k)."""
+    x = _standardise(data.states[:, :_FEATURES].astype(np.float64))
+    time = _standardise(data.layout.time[:, None].astype(np.float64))
+    return np.concatenate([np.ones((len(x), 1)), time, x, _standardise(x**2), _standardise(proba)], axis=1)
+
+
+def past_functions(data: Trajectories) -> tuple[Float, list[str]]:
+    """Functions of the past, 0 where there is none, (N, F), and where each of them is large, in words."""
+    past, some = Past(data), Past(data).some
+    actions = _names_of_actions(data)
+    names = data.feature_names[:_FEATURES]
+    first = len(names)
+    states = [past.previous_state, past.first_state, past.mean_state]
+    columns = [
+        past.previous_action,
+        past.action_before_that,
+        past.shares,
+        *(x[:, :first] for x in states),
+        np.stack([past.previous_reward, past.sum_of_rewards, past.unchanged], axis=1),
+    ]
+    where = [
+        *(f"after action {a}" for a in actions),
+        *(f"two steps after action {a}" for a in actions),
+        *(f"where action {a} was usual before" for a in actions),
+        *(f"where the previous {name} was high" for name in names),
+        *(f"where the first {name} was high" for name in names),
+        *(f"where the mean of {name} so far was high" for name in names),
+        "where the previous reward was high",
+        "where the rewards so far were high",
+        "long after the action last changed",
+    ]
+    functions = np.concatenate(columns, axis=1)
+    centre = functions[some].mean(axis=0) if some.any() else 0.0
+    indicators = 2 * len(actions)
+    functions[:, indicators:] = np.where(some[:, None], functions - centre, 0.0)[:, indicators:]
+    return functions, where
+
+
+def order_functions(data: Trajectories) -> tuple[Float, list[str]]:
+    """Cosines of the order of trajectories, alone and times the features, (N, F), and in words."""
+    calendar = data.calendar
+    owner, place = data.layout.owner, "file" if in_file_order(calendar) else "calendar"
+    waves = -Order.of(calendar).waves(calendar)
+    x = _standardise(data.states[:, :_FEATURES].astype(np.float64))
+    names = data.feature_names[:_FEATURES]
+    trends = [waves[owner, k : k + 1] * x for k in range(2)]
+    where = [
+        f"late in the {place}",
+        f"in the middle of the {place}",
+        *(f"in some parts of the {place}" for _ in range(2, WAVES)),
+        *(f"where {name} is high, late in the {place}" for name in names),
+        *(f"where {name} is high, in the middle of the {place}" for name in names),
+    ]
+    return np.concatenate([waves[owner], *trends], axis=1), where
+
+
+def _names_of_actions(data: Trajectories) -> list[str]:
+    if data.action_names is None:
+        return [str(a) for a in range(data.n_actions)]
+    return [repr(name) for name in data.action_names]
+
+
+def _standardise(x: Float) -> Float:
+    spread = x.std(axis=0)
+    return np.where(spread > 0, (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0), 0.0)
