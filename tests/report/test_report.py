@@ -226,13 +226,11 @@ def test_the_negative_control_says_what_the_audit_says_of_it(near):
     assert "logged" not in placebo_text(near)
 
 
-def test_the_negative_control_says_of_which_kind_its_second_model_is(near):
-    taken = near.comparison.recommended
-    other = replace(near, placebo=replace(near.placebo, second_model="another"))
-    same = replace(near, placebo=replace(near.placebo, second_model=taken))
-    assert "of another kind (another) and fitted independently" in placebo_text(other)
-    assert "of another kind" not in placebo_text(same)
-    assert f"of the same kind as the chosen one ({taken})" in placebo_text(same)
+def test_the_negative_control_names_its_policy_and_how_many_were_tried(near):
+    other = replace(near, placebo=replace(near.placebo, policy="action 7 at twice its odds", tests=9))
+    assert "to 9 policies near current practice" in placebo_text(other)
+    assert "action 7 at twice its odds" in placebo_text(other)
+    assert "Passing proves nothing about a policy that differs from practice." in placebo_text(other)
 
 
 def test_where_probabilities_were_logged_the_page_says_what_weighs(near):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts, random_stream
+from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts
 from caliope._audit._inputs import AuditInputs, check_inputs, check_question
-from caliope._audit._placebo import Placebo, check_underfit, fit_second_model, run_placebo
+from caliope._audit._placebo import Placebo, check_underfit, fit_challenger, run_placebo
 from caliope._audit._result import Audit, Progress, Stage, Stages
 from caliope._audit._run import run_audit
 from caliope._cache import Cache
@@ -319,13 +319,11 @@ def _prepare(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
 def _run_control(
     inputs: AuditInputs, models: BehaviourModels, practice: FittedBehaviour, cache: Cache
 ) -> tuple[Placebo, tuple[Finding, ...]]:
-    """The negative control with a second behaviour model, and what was found."""
+    """The negative control, and what was found; a forest challenges a candidate that is the only one."""
     part, seed = inputs.data.part(models.fitted_on), inputs.seed
-    name, second = cache(
-        "second model", lambda: fit_second_model(models.comparison, models.fitted, part, rng=seed)
-    )
-    placebo = run_placebo(
-        practice.data, second, practice, gamma=inputs.gamma, second_model=name, rng=random_stream(seed, 2)
-    )
+    placebo = run_placebo(practice.data, practice, gamma=inputs.gamma, rng=seed)
     placebo = replace(placebo, findings=tuple(name_facts(f, inputs.data) for f in placebo.findings))
-    return placebo, (*placebo.findings, *check_underfit(name, second, models.recommended))
+    if len(models.fitted) > 1:
+        return placebo, placebo.findings
+    forest = cache("challenger", lambda: fit_challenger(part, rng=seed))
+    return placebo, (*placebo.findings, *check_underfit(forest, models.recommended))

@@ -291,13 +291,12 @@ class Audit:
 
     def _background(self) -> list[str]:
         """How current practice was modelled, the negative control, and what would overturn the result."""
-        control, flip = self.placebo, self.influence.to_flip
+        flip = self.influence.to_flip
         lines = [
             f"Behaviour policy: {self.settings.behaviour}.",
             *_ranking(self.comparison),
-            f"Negative control: a second behaviour model ({control.second_model}) should be worth the mean return "
-            f"{control.practice:.4g}, and is estimated at {control.value:.4g}; effective sample size "
-            f"{control.effective_n:.0f} of {control.n} {self.data.units}.",
+            "Negative control: reweighting decisions must not change what was known before them; "
+            f"{self.placebo.describe()}.",
             f"Unmeasured confounding: {self.breakdown.describe(self.data.unit)}.",
         ]
         if flip is not None:

@@ -200,9 +200,11 @@ def _ratios(found: RatioReliability) -> Any:
 def placebo_section(audit: Audit) -> Section:
     """The negative control: the estimate of a value that is known."""
     text = (
-        f"A second model of current practice, {_second_model(audit)}, is evaluated as if it were a new policy. Its "
-        "value is known: it is what current practice achieved. An estimator that misses it cannot be believed on the "
-        "real question. Passing proves little, since current practice is the easiest policy to evaluate."
+        "Reweighting decisions must not change what was known before them. A return is predicted from the state before "
+        f"each decision. Decisions are then reweighted to {audit.placebo.tests} policies near current practice, one "
+        "decision at a time. If the behaviour model is right, the mean prediction stays the same under each of them. "
+        f"The policy that misses most clearly is shown: {audit.placebo.policy}. Passing proves nothing about a policy "
+        "that differs from practice."
     )
     concerned = _placebo_findings(audit)
     blocks = (
@@ -220,13 +222,6 @@ def _placebo_findings(audit: Audit) -> tuple[Finding, ...]:
     """Findings of the negative control at the level that the audit gives them: a note where propensities are logged."""
     codes = {finding.code for finding in audit.placebo.findings}
     return tuple(finding for finding in audit.findings if finding.code in codes)
-
-
-def _second_model(audit: Audit) -> str:
-    family, chosen = audit.placebo.second_model, audit.comparison.recommended
-    if family == chosen:
-        return f"of the same kind as the chosen one ({chosen}) since there is no other, fitted on other folds"
-    return f"of another kind{family and f' ({family})'} and fitted independently"
 
 
 def _placebo_result(audit: Audit, concerned: tuple[Finding, ...]) -> str:
@@ -255,16 +250,8 @@ def _placebo_table(audit: Audit) -> Grid:
     found = audit.placebo
     ends = found.error
     rows = [
-        {
-            "what": "second model of current practice, estimated",
-            "value": found.value,
-            "effective sample size": found.effective_n,
-        },
-        {
-            "what": "current practice, known",
-            "value": found.practice,
-            "effective sample size": float(found.n),
-        },
+        {"what": f"mean predicted return, with {found.policy}, estimated", "value": found.value},
+        {"what": "mean predicted return, known", "value": found.practice},
         {
             "what": "difference",
             "value": found.value - found.practice,
