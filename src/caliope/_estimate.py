@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from caliope._conditions import DRAWN, nothing_missing
 from caliope._evidence import Evidence, refuse_counts
 from caliope._formulas import dm, monte_carlo, wdr, wis
 from caliope._results import Estimate, Interval, Table
-from caliope._traits import Estimator, label, name_of, traits_of
+from caliope._traits import Estimator, Traits, label, name_of, traits_of
 from caliope.checks._estimates import check_value, examine
 from caliope.estimators import phwdr, phwis
 from caliope.uncertainty._intervals import check_level, percentile_interval
@@ -80,7 +81,8 @@ def estimate(
 def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:
     value = float(estimator(e))
     nothing = check_value(value, e)
-    weights = weigh_trajectories(traits_of(estimator), e)
+    traits = traits_of(estimator)
+    weights = weigh_trajectories(traits, e)
     square = float((weights**2).sum())
     return Estimate(
         name=name_of(estimator),
@@ -90,4 +92,12 @@ def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:
         n=len(e),
         effective_n=1 / square if square else 0.0,
         findings=((nothing,) if nothing else ()) + examine(estimator, e),
+        conditions=_conditions(traits, e),
     )
+
+
+def _conditions(traits: Traits, e: Evidence) -> tuple[str, ...]:
+    """What no log can show: that the weights, or the values, had all columns that they need."""
+    if not any(side.uses for side in traits.sides):
+        return ()
+    return (DRAWN if e.behaviour_known and traits.weighted else nothing_missing(e.features),)

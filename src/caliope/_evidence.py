@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -90,6 +90,8 @@ class Evidence:
         without a correction, because what followed was not seen. By default all ended.
     notes : tuple of Finding
         Findings so far: transformed weights, missing support.
+    features : tuple of str
+        Names of the columns that were recorded with the decisions; the condition of a verdict lists them.
 
     Examples
     --------
@@ -110,6 +112,7 @@ class Evidence:
     behaviour_known: bool = False
     terminated: Bool | None = None
     notes: tuple[Finding, ...] = ()
+    features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
@@ -157,16 +160,15 @@ class Evidence:
     def take(self, which: Int) -> Evidence:
         """Return the evidence of the trajectories numbered ``which``, each counted once."""
         rows = self.layout.rows_of(which)
-        return Evidence(
-            self.rewards[rows],
-            self.log_ratio[rows],
-            np.concatenate([[0], np.cumsum(self.layout.lengths[which])]),
-            self.gamma,
+        return replace(
+            self,
+            rewards=self.rewards[rows],
+            log_ratio=self.log_ratio[rows],
+            offsets=np.concatenate([[0], np.cumsum(self.layout.lengths[which])]),
+            counts=None,
             q=None if self.q is None else self.q[rows],
             v=None if self.v is None else self.v[rows],
-            behaviour_known=self.behaviour_known,
             terminated=None if self.terminated is None else self.terminated[which],
-            notes=self.notes,
         )
 
     # -- derived columns: cached, and independent of the counts -------------------------------------------

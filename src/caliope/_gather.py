@@ -123,6 +123,7 @@ def gather(
         behaviour_known=known,
         terminated=None if data.terminated.all() else data.terminated,
         notes=notes,
+        features=data.feature_names,
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
+from caliope._cells import align, html_cell
+from caliope._conditions import CONDITIONAL, mark_conditions, spell_out
 from caliope._digits import FURTHER, decimals_of, number_text
 from caliope.checks import Finding, Level, Verdict, verdict
 
@@ -106,6 +107,8 @@ class Estimate:
         Effective sample size.
     findings : tuple of Finding
         What a reader of the value must know.
+    conditions : tuple of str
+        Clauses that must hold for the value to be right and that no log can show, each to be read after "if".
 
     Examples
     --------
@@ -121,11 +124,23 @@ class Estimate:
     n: int
     effective_n: float
     findings: tuple[Finding, ...] = ()
+    conditions: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
         """The worst of the findings, those of the interval included."""
         return verdict(self.findings + self.interval.findings)
+
+    @property
+    def condition(self) -> str:
+        """All conditions, "if ..., and if ..."; empty without any."""
+        return spell_out(self.conditions)
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict; trust with its condition."""
+        conditional = self.verdict == "trust" and self.conditions
+        return f"trust, {self.condition}" if conditional else self.verdict
 
     @property
     def withheld(self) -> bool:
@@ -170,7 +185,7 @@ class Estimate:
             f"{percent(self.interval.level)} interval": self.interval_text,
             "n": str(self.n),
             "effective n": f"{self.effective_n:.1f}",
-            "verdict": self.verdict,
+            "verdict": self.verdict if self.verdict_text == self.verdict else CONDITIONAL,
         }
 
     def record(self) -> dict[str, Any]:
@@ -185,6 +200,7 @@ class Estimate:
             "n": self.n,
             "effective_n": self.effective_n,
             "verdict": self.verdict,
+            "condition": self.condition,
             "findings": " ".join(sorted({f.code for f in self.findings + self.interval.findings})),
         }
 
@@ -198,6 +214,7 @@ class Estimate:
             "n": self.n,
             "effective_n": finite(self.effective_n),
             "verdict": self.verdict,
+            "condition": self.condition,
             "findings": [finding.to_dict() for finding in self.findings],
         }
 
@@ -289,12 +306,15 @@ class Table(Sequence[R], Generic[R]):
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def grid(self) -> str:
-        """The rows alone, as text, without title and findings."""
+        """The rows and the conditions of their verdicts, as text, without title and findings."""
         if not self.rows:
             return "(no rows)"
         header, body = self._cells()
-        columns = [_aligned(column) for column in zip(header, *body, strict=True)]
-        return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+        columns = [align(column) for column in zip(header, *body, strict=True)]
+        lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+        return "\n".join(
+            [*lines, *(textwrap.fill(line, 118, subsequent_indent="  ") for line in self.conditions)]
+        )
 
     def __str__(self) -> str:
         notes = [
@@ -310,18 +330,38 @@ class Table(Sequence[R], Generic[R]):
             return "<p>(no rows)</p>"
         header, body = self._cells()
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-        rows = "".join("<tr>" + "".join(map(_html_cell, line)) + "</tr>" for line in body)
+        rows = "".join("<tr>" + "".join(map(html_cell, line)) + "</tr>" for line in body)
         notes = "".join(
             f"<li><b>{escape(f.code)}</b> {escape(f.level)}: {escape(f.message)}{escape(self._whose(f))}</li>"
             for f in self.findings
         )
+        said = "".join(f"<p>{escape(line)}</p>" for line in self.conditions)
         caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
         style = "border-spacing: 1em 0"
         table = f"<table style='{style}'>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        return table + (f"<ul>{notes}</ul>" if notes else "")
+        return table + said + (f"<ul>{notes}</ul>" if notes else "")
+
+    @property
+    def conditions(self) -> list[str]:
+        """What the marks beside "trust, if" mean, a line each."""
+        return mark_conditions(self._conditions())[1]
+
+    def marked_cells(self) -> list[dict[str, str]]:
+        """What is shown of each row; "trust, if" with the mark of its condition."""
+        marks, _ = mark_conditions(self._conditions())
+        return [
+            {name: x + mark if x == CONDITIONAL else x for name, x in row.cells().items()}
+            for row, mark in zip(self.rows, marks, strict=True)
+        ]
+
+    def _conditions(self) -> list[str]:
+        trusted = (getattr(row, "verdict", "") == "trust" for row in self.rows)
+        return [
+            getattr(row, "condition", "") if yes else "" for row, yes in zip(self.rows, trusted, strict=True)
+        ]
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        cells = [row.cells() for row in self.rows]
+        cells = self.marked_cells()
         header = list(dict.fromkeys(name for row in cells for name in row))
         return header, [[row.get(name, "") for name in header] for row in cells]
 
@@ -341,24 +381,6 @@ _MARK: Mapping[Level, str] = {"issue": "!!", "caution": " !", "note": "  "}
 def _all_findings(row: Row) -> tuple[Finding, ...]:
     interval = getattr(row, "interval", None)
     return row.findings + (interval.findings if interval is not None else ())
-
-
-def _html_cell(cell: str) -> str:
-    colour = {"trust": "#1a7f37", "caution": "#9a6700", "do not trust": "#cf222e"}.get(cell)
-    style = "text-align: right" if re.fullmatch(_NUMERIC, cell) else "text-align: left"
-    return (
-        f"<td style='{style}{f'; color: {colour}; font-weight: bold' if colour else ''}'>{escape(cell)}</td>"
-    )
-
-
-_NUMERIC = r"-?\d.*|-?inf|nan|"
-
-
-def _aligned(column: Sequence[str]) -> list[str]:
-    """Pad header and cells to one width: numbers to the right, words to the left."""
-    width = max(len(cell) for cell in column)
-    numeric = all(re.fullmatch(_NUMERIC, cell) for cell in column[1:])
-    return [cell.rjust(width) if numeric else cell.ljust(width) for cell in column]
 
 
 def percent(level: float) -> str:

@@ -29,6 +29,7 @@ __all__ = ["Breakdown", "bounds", "breakdown", "find_influential", "try_other_ch
 
 _STEPS = 60  # halvings of the logarithm of the factor: beyond the precision of a float
 _LARGEST = 1e6  # no confounder is that strong; beyond it nothing would overturn the estimate
+_ROUNDING = 1e-12  # of the largest return: a smaller difference has no direction
 _TOP = 10  # influential trajectories that are listed
 SHRUNK = "shrunk towards current practice"
 TREATMENTS: tuple[tuple[str, Callable[[Evidence], Evidence]], ...] = (
@@ -89,7 +90,7 @@ class Breakdown:
     Attributes
     ----------
     factor : float
-        Smallest factor in the weights that changes the sign; infinite if none up to a million does.
+        Smallest factor in the weights that changes the sign; infinite if none up to a million does, 1 if there is none.
     estimate : float
         Weighted importance sampling.
     baseline : float
@@ -112,6 +113,8 @@ class Breakdown:
         """Say it in a sentence without capital and full stop, with the word for one trajectory."""
         if np.isnan(self.estimate):
             return f"no {unit} has any weight, so no comparison is possible"
+        if self.estimate == self.baseline:
+            return "weighted importance sampling finds no difference from current practice, so none can be reversed"
         better = "better" if self.estimate > self.baseline else "worse"
         start = (
             f"weighted importance sampling finds the new policy {better} than current practice ({self.estimate:.4g} "
@@ -150,6 +153,8 @@ def breakdown(e: Evidence, *, baseline: float | None = None) -> Breakdown:
     weights, returns = _by_return(e)
     level = float(e.returns.mean()) if baseline is None else float(baseline)
     value = _lowest(weights, returns, 1.0)
+    if abs(value - level) <= _ROUNDING * np.abs(e.returns).max():
+        return Breakdown(1.0, level, level)
     # A policy that is worse is turned around: then it is the upper bound that must come down to the baseline.
     sign = 1.0 if value > level else -1.0
     if sign < 0:

@@ -20,6 +20,7 @@ from caliope._audit._answers import (
 )
 from caliope.cli import main
 from caliope.domains import ward
+from caliope.report._page import report_html
 from caliope.values import TabularRegressor
 
 MODEL = {"logistic": LogisticRegression()}
@@ -274,3 +275,32 @@ def test_answers_that_cannot_be_are_one_line(table, arguments, message):
     assert result.exit_code == 2
     assert len(result.stderr.strip().splitlines()) == 1
     assert message.split("100")[0] in result.stderr
+
+
+# -- the condition of trust --
+
+MISSING = "nothing that drives both decisions and outcomes is missing from: severity"
+
+
+def test_trust_is_printed_with_what_was_asserted(prepared):
+    found = evaluate(prepared, learnt_on="no")
+    stated = "it is true, as stated, that the policy was not learnt on this log, every trajectory ended as logged, and"
+    assert str(found).startswith(f"Verdict: trust, if {MISSING}, and if {stated}")
+    assert found.headline.conditions[0] == MISSING
+    assert found.practice.conditions == ()
+    read = json.loads(found.to_json())
+    assert (read["verdict"], read["condition"]) == ("trust", found.headline.condition)
+    # No cell of any table says trust alone, but that of the mean of the log.
+    rows = [line for line in str(found).splitlines() if line.endswith(" trust")]
+    assert [line.startswith("Mean return: current practice") for line in rows] == [True]
+    assert f"* if {MISSING}" in str(found)
+
+
+def test_the_report_says_trust_with_its_condition(prepared):
+    page = report_html(evaluate(prepared, learnt_on="no"))
+    banner = page.split('<div class="banner trust">')[1].split("</div>")[0]
+    assert f"Trust, if {MISSING}, and if it is true, as stated, that" in banner
+    table = page.split('id="value"')[1].split("</section>")[0]
+    assert "trust, if*</td>" in table
+    assert f"* if {MISSING}" in table
+    assert "policy learnt on these trajectories" in page

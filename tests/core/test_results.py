@@ -231,6 +231,7 @@ def test_a_frame_has_a_typed_column_for_each_number():
         "n": pl.Int64,
         "effective_n": pl.Float64,
         "verdict": pl.String,
+        "condition": pl.String,
         "findings": pl.String,
     }
     assert frame["findings"].to_list() == ["B101 D101 D104", ""]

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from caliope._audit._benchmark import ColumnStrength, compare_strength
 from caliope._audit._placebo import Placebo
 from caliope._audit._summary import AuditSummary
 from caliope._evidence import Evidence
@@ -191,6 +192,9 @@ class Audit:
         The trajectories that move the difference from practice most.
     breakdown : Breakdown
         How strong an unmeasured confounder would have to be to reverse that difference.
+    benchmark : tuple of ColumnStrength
+        How strong each recorded column would be as such a confounder, the strongest first; empty with logged
+        probabilities.
     summary : AuditSummary
         Weights over time, overlap, actions, ratios and confounding bounds, for the report.
     evidence : Evidence
@@ -223,6 +227,7 @@ class Audit:
     others: Table[OtherChoice]
     influence: Influence
     breakdown: Breakdown
+    benchmark: tuple[ColumnStrength, ...] = field(repr=False)
     summary: AuditSummary = field(repr=False)
     evidence: Evidence = field(repr=False)
     data: Trajectories = field(repr=False)
@@ -277,12 +282,18 @@ class Audit:
         level = f"{100 * self.settings.level:g}% confidence interval in brackets"
         question = [f"Question: {self.settings.question}"] if self.settings.question else []
         return [
-            f"Verdict: {self.verdict}.",
+            f"Verdict: {best.verdict_text}.",
+            *([self.strength_text()] if not best.withheld and self.strength_text() else []),
             *question,
             f"New policy: {best.text}. Current practice: {self.practice.text}.",
             f"Difference: {gain.text}{other}. ({level})",
             *([self.range_text()] if best.withheld else []),
         ]
+
+    def strength_text(self) -> str:
+        """Whether a confounder as strong as a recorded column would reverse the difference; empty if that may be 0."""
+        signed = 0.0 not in self.gain.interval
+        return compare_strength(self.benchmark, self.breakdown.factor) if signed else ""
 
     def range_text(self) -> str:
         """The range of the returns in the log, in words: where there is no interval, it is what the log shows."""
@@ -313,6 +324,7 @@ class Audit:
         """Plain values for JSON; what is not finite becomes None."""
         return {
             "verdict": self.verdict,
+            "condition": self.headline.condition,
             "headline": self.headline.to_dict(),
             "gain": self.gain.to_dict(),
             "practice": self.practice.to_dict(),
@@ -326,6 +338,7 @@ class Audit:
                 "to_flip": self.influence.to_flip,
             },
             "breakdown_factor": finite(self.breakdown.factor),
+            "benchmark": [row.to_dict() for row in self.benchmark],
             "settings": self.settings.to_dict(),
             "stages": [stage.to_dict() for stage in self.stages],
         }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from caliope._audit._answers import Answers
+from caliope._audit._benchmark import MAX_STEPS, ColumnStrength, benchmark_columns
 from caliope._audit._compare import name_facts
 from caliope._audit._inputs import Question
 from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit, AuditSettings, Stages
@@ -60,6 +61,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     with begin("sensitivity of the result"):
         influence = find_influential(difference(wdr), capped)
         confounding = breakdown(capped)
+        strength = _benchmark(data, target) if inputs.logged is None else ()
     with begin("summarising"):
         summary = summarise(
             data,
@@ -81,12 +83,13 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         *answers.findings,
     )
     return Audit(
-        table=replace(table, rows=tuple(_attach(row, findings, data) for row in rows)),
+        table=replace(table, rows=tuple(_attach(row, findings, answers, data) for row in rows)),
         comparison=prepared.comparison,
         placebo=prepared.placebo,
         others=others,
         influence=influence,
         breakdown=confounding,
+        benchmark=strength,
         summary=summary,
         evidence=capped,
         data=data,
@@ -148,6 +151,12 @@ def _try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherCh
     )
 
 
+def _benchmark(data: Trajectories, target: Any) -> tuple[ColumnStrength, ...]:
+    """How strong each recorded column would be as an unmeasured confounder, in a long log on a part of it."""
+    which = data.subsample(MAX_STEPS)
+    return benchmark_columns(data.part(which), _in_rows(target, data.layout.rows_of(which)))
+
+
 def _in_rows(target: Any, rows: Any) -> Any:
     """A target for a part of the log: tables are cut, also within a mixture with practice; policies predict."""
     if isinstance(target, MixWithPractice):
@@ -177,13 +186,14 @@ def _check_question(asked: Question) -> tuple[Finding, ...]:
     return (Q101.finding("note", share=share, soften=1 - share),)
 
 
-def _attach(row: Estimate, findings: Sequence[Finding], data: Trajectories) -> Estimate:
-    """A row with what was found about the whole audit; the plain mean of practice uses neither weights nor values."""
+def _attach(row: Estimate, findings: Sequence[Finding], answers: Answers, data: Trajectories) -> Estimate:
+    """A row with what was found and asserted; the plain mean of practice uses neither weights nor values."""
+    conditions = (*row.conditions, *answers.conditions) if row.conditions else ()
     if row.name == PRACTICE:
         findings = [finding for finding in findings if "log" in finding.concerns]
     told = tuple(name_facts(finding, data) for finding in count_once((*row.findings, *findings)))
     interval = replace(row.interval, findings=tuple(name_facts(f, data) for f in row.interval.findings))
-    return replace(row, findings=told, interval=interval)
+    return replace(row, findings=told, interval=interval, conditions=conditions)
 
 
 def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answers) -> AuditSettings:

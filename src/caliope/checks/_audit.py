@@ -70,7 +70,7 @@ def check_fragility(gain: Estimate, *, to_flip: int | None, factor: float) -> tu
     signed = 0.0 not in gain.interval
     if signed and to_flip is not None and to_flip <= max(1, _FEW * gain.n):
         found.append(A103.finding("caution", trajectories=float(to_flip), n=gain.n))
-    if factor < _FRAGILE:
+    if signed and factor < _FRAGILE:
         found.append(A104.finding("note", factor=factor))
     return tuple(found)
 

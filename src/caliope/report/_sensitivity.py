@@ -126,18 +126,32 @@ def confounding_section(audit: Audit) -> Section:
         "An unmeasured confounder is something that influenced decisions and outcomes and is not in the log. Suppose "
         f"that it changes the odds of a whole {unit} by up to some factor: how far could the estimate move? The factor "
         "at which the new policy and current practice can no longer be told apart is the breakdown point. "
-        f"{as_sentence(audit.breakdown.describe(unit))} Any confounder may reach a factor of about 1.2. To reach a "
-        "large one, it would have to be as strong as the measured variables."
+        f"{as_sentence(audit.breakdown.describe(unit))}"
     )
     if _signs_differ(audit):
         text += (
             " Note the sign: the doubly robust estimate at the top of the page and weighted importance sampling here "
             "lie on opposite sides of current practice. Which policy is better is open."
         )
+    strength = audit.strength_text()
+    text += f" {strength}" if strength else ""
     curve = audit.summary.confounding
     pictures = () if curve is None else (_bounds(audit, curve),)
     title = "Unmeasured confounding"
-    return Section("confounding", title, title, (Text(text), *pictures))
+    return Section("confounding", title, title, (Text(text), *pictures, *_columns(audit)))
+
+
+def _columns(audit: Audit) -> tuple[Any, ...]:
+    """What each recorded column would do if it were not recorded."""
+    if not audit.benchmark:
+        return ()
+    text = (
+        "A factor is easier to judge beside those of the recorded columns. Each row says by which factor the weight of "
+        f"a {audit.data.unit} changes when the column is unknown and has to be predicted from the others; 95% of the "
+        f"{audit.data.units} change by less."
+    )
+    rows = [{"column": row.column, "factor": round(row.factor, 2)} for row in audit.benchmark]
+    return Text(text), grid("Recorded columns as a yardstick", rows, folded=len(rows) > 12)
 
 
 def _signs_differ(audit: Audit) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from caliope.report._blocks import (
     Reasons,
     Section,
     Text,
+    as_sentence,
     grid,
     name_rows,
     picture,
@@ -29,9 +31,9 @@ from caliope.report._blocks import (
 
 _TITLES: Mapping[Verdict, tuple[str, str]] = {
     "trust": (
-        "Trust: no check speaks against this estimate",
-        "Every check that this log allows was made, and none failed. Some assumptions cannot be checked on any log; "
-        "they are listed further down. Read them before you use the number.",
+        "Trust, on a condition that no log can show",
+        "Every check that this log allows was made, and none failed. Ask those who know the records about the "
+        "condition before you use the number.",
     ),
     "caution": (
         "Caution: use with the reservations below",
@@ -58,13 +60,20 @@ def verdict_section(audit: Audit) -> Section:
     reasons = [Reasons(_LEVELS[level], found) for level, found in by_level.items() if found]
     question = audit.settings.question
     blocks = (
-        Banner(audit.verdict, title, text),
+        Banner(audit.verdict, title, f"{_condition(audit)}{text}"),
         *((Text(f"The question: {question}"),) if question else ()),
         _facts(audit),
         Text(_sentence(audit)),
         *reasons,
     )
     return Section("verdict", "Verdict", "The verdict", blocks)
+
+
+def _condition(audit: Audit) -> str:
+    """What must hold for the estimate to be right, as a sentence before others."""
+    if audit.verdict != "trust":
+        return ""
+    return " ".join(filter(None, [as_sentence(audit.headline.verdict_text), audit.strength_text(), ""]))
 
 
 def _facts(audit: Audit) -> Facts:
@@ -190,12 +199,13 @@ def _record(row: Estimate) -> dict[str, Any]:
 
 
 def _table(table: Table[Estimate]) -> Grid:
-    return grid("What the new policy is worth, by every estimator", [_cells(row) for row in table])
+    rows = [_cells(row, cells) for row, cells in zip(table, table.marked_cells(), strict=True)]
+    shown = grid("What the new policy is worth, by every estimator", rows)
+    return replace(shown, note=" ".join([*filter(None, [shown.note]), *table.conditions]))
 
 
-def _cells(row: Estimate) -> dict[str, Any]:
+def _cells(row: Estimate, cells: dict[str, str]) -> dict[str, Any]:
     """The verdict and its reasons beside the value, where a narrow screen still shows them."""
-    cells = row.cells()
     first = {name: cells.pop(name) for name in ("estimator", "value", "verdict")}
     reasons = tuple(f for f in (*row.findings, *row.interval.findings) if f.level != "note")
     return first | {"reasons": Codes(reasons)} | cells
