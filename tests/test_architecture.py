@@ -25,7 +25,7 @@ LAYERS = [
     ["checks._past"],
     ["checks._log"],
     ["_simple_policies"],
-    ["_evidence"],
+    ["_evidence", "_action_values"],
     ["_gather", "_traits"],
     ["_formulas"],
     ["estimators", "behaviour"],

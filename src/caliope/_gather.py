@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from caliope._action_values import ActionValues, OnLog, TargetChunk, Values, action_values, value_notes
 from caliope._evidence import Evidence
 from caliope._policies import (
     MixWithPractice,
@@ -15,6 +16,7 @@ from caliope._policies import (
     Practice,
     Relative,
     SupportError,
+    TiltOfPractice,
     action_probabilities,
     check_probabilities,
 )
@@ -27,25 +29,6 @@ from caliope.checks._log import STEPS, behaviour_findings
 _ROWS = 1 << 18
 # Over ten steps, one trajectory in ten would meet an action without support.
 _UNSUPPORTED_ISSUE = 0.01
-
-
-@runtime_checkable
-class ActionValues(Protocol):
-    r"""Fitted values of states and actions under the target policy."""
-
-    def q(self, states: Float, actions: Any) -> Any:
-        r""":math:`\hat Q(s, a)` for each row, (N,)."""
-
-    def v(self, states: Float) -> Any:
-        r""":math:`\hat V(s)` for each row, (N,)."""
-
-
-@runtime_checkable
-class OnLog(Protocol):
-    """A fitted object that keeps its numbers for a log: out of fold where it was cross-fitted."""
-
-    def on(self, data: Trajectories) -> Float:
-        """Return a number for every step and action of a log, (N, A)."""
 
 
 # Rows -> probabilities (m, A), or (m,) where only logged probabilities exist.
@@ -77,7 +60,8 @@ def gather(
     gamma : float
         Discount in [0, 1].
     q : fitted values, object with ``q(states, actions)`` and ``v(states)``, or array of shape (N, A), optional
-        Values under the target. For fitted values and arrays, :math:`\hat V = \sum_a \pi_e \hat Q`.
+        Values under the target. For fitted values and arrays, :math:`\hat V = \sum_a \pi_e \hat Q`, plus what the
+        influence function of a target relative to practice adds; see Notes.
     behaviour_known : bool, optional
         Whether the behaviour probabilities are exact. By default only logged ones of shape (N,) are. All others
         are tested on the log (:mod:`caliope.checks`), and the findings are in ``notes``.
@@ -86,6 +70,14 @@ def gather(
     -------
     Evidence
         Rewards, log-ratios, values where given, and findings.
+
+    Notes
+    -----
+    A target stated relative to practice moves with the fitted behaviour policy, and its error would enter
+    :math:`\hat V`. Its own influence function (Kennedy 2019) takes the part of practice from the logged actions:
+    :math:`(1 - \alpha) \hat Q(s, a) + \alpha \sum_b \pi_2(b) \hat Q(s, b)` for a mixture, and
+    :math:`\hat V + \lambda (\hat Q(s, a) - \hat V)` for a tilt. Practice itself, and any target whose ratios are all 1,
+    then gives exactly the mean return, whatever the values.
 
     Raises
     ------
@@ -107,12 +99,13 @@ def gather(
     read = _logged_probabilities if logged else _all_probabilities
     behaviour_probs = read("behaviour", behaviour, data)
     columns = _Columns(data, q is not None, examined=not (known or logged))
-    target_probs, values = _target_probs(target, data, logged=logged), _action_values(q, data)
+    target_probs, values = _target_probs(target, data, logged=logged), action_values(q, data)
     for rows in _chunks(data.n_steps):
         columns.fill(rows, behaviour_probs(rows), target_probs, values)
     columns.check_support()
+    columns.settle()
     note = getattr(behaviour, "note", None)
-    notes = ((note,) if isinstance(note, Finding) else ()) + columns.notes() + _value_notes(q, data, gamma)
+    notes = ((note,) if isinstance(note, Finding) else ()) + columns.notes() + value_notes(q, data, gamma)
     return Evidence(
         data.rewards,
         columns.log_ratio,
@@ -149,12 +142,12 @@ class _Columns:
             self.log_ratio[rows] = np.log(target.at_logged) - np.log(np.where(b_logged > 0, b_logged, 1.0))
         self.unsupported[rows] = self._unsupported_mass(b, b_logged, target)
         if values is not None and self.q is not None and self.v is not None:
-            self.q[rows], self.v[rows] = values(rows, actions, target.all_actions)
+            self.q[rows], self.v[rows] = values(rows, actions, target)
         if b.ndim == 2:
             start, stop = np.searchsorted(self.sample, [rows.start, rows.stop])
             self.sampled.append(b[self.sample[start:stop] - rows.start])
 
-    def _unsupported_mass(self, b: Float, b_logged: Float, target: _TargetChunk) -> Float:
+    def _unsupported_mass(self, b: Float, b_logged: Float, target: TargetChunk) -> Float:
         """Sum the target probabilities of actions without support, (m,)."""
         part = target.needs_support
         if b.ndim == 1:
@@ -178,21 +171,21 @@ class _Columns:
             "share chosen by cross-validated log-likelihood."
         )
 
+    def settle(self) -> None:
+        """Let the value be that of the logged action where the target is practice: every ratio is 1."""
+        if (
+            self.q is not None
+            and self.v is not None
+            and not self.log_ratio.any()
+            and np.isfinite(self.v).all()
+        ):
+            self.v = self.q.copy()
+
     def notes(self) -> tuple[Finding, ...]:
         support = _support_notes(self.unsupported)
         if not len(self.sample):
             return support
         return support + behaviour_findings(self.data, self.sample, np.concatenate(self.sampled))
-
-
-def _value_notes(q: Any, data: Trajectories, gamma: float) -> tuple[Finding, ...]:
-    fitted_gamma = getattr(q, "gamma", gamma)
-    if fitted_gamma != gamma:
-        raise ValueError(
-            f"the values were fitted with gamma = {fitted_gamma}, and gather was asked for {gamma}."
-        )
-    notes_for = getattr(q, "notes_for", None)
-    return tuple(notes_for(data)) if callable(notes_for) else ()
 
 
 def target_probabilities(data: Trajectories, target: Any, behaviour: Any = None) -> Float:
@@ -274,26 +267,37 @@ def _logged_probabilities(name: str, column: Any, data: Trajectories) -> Probabi
     return lambda rows: column[rows]
 
 
-class _TargetChunk(NamedTuple):
-    """Target probabilities in some rows of the log."""
-
-    at_logged: Float  # (m,), of the logged actions
-    all_actions: Float | None  # (m, A); None where the behaviour probabilities of all actions are unknown
-    needs_support: Float  # (m, A), the probabilities that the behaviour policy must support
-
-
 # Rows, and the behaviour probabilities there and at the logged action.
-TargetProbs = Callable[[slice, Float, Float], _TargetChunk]
+TargetProbs = Callable[[slice, Float, Float], TargetChunk]
 
 
 def _target_probs(target: Any, data: Trajectories, *, logged: bool) -> TargetProbs:
     if isinstance(target, Relative) and logged:
         return _relative_to_logged(target, data)
+    if isinstance(target, MixWithPractice):
+        return _mixture(target, data)
     probs = _all_target_probs(target, data)
 
-    def chunk(rows: slice, b: Float, b_logged: Float) -> _TargetChunk:
+    def chunk(rows: slice, b: Float, b_logged: Float) -> TargetChunk:
         e = probs(rows, b)
-        return _TargetChunk(at_actions(e, data.actions[rows]), e, e)
+        at_logged = at_actions(e, data.actions[rows])
+        if not isinstance(target, TiltOfPractice):
+            return TargetChunk(at_logged, e, e)
+        # A probability of 0 is reported when all rows have been looked at.
+        ratio = np.divide(at_logged, b_logged, out=np.ones_like(at_logged), where=b_logged > 0)
+        return TargetChunk(at_logged, e, e, tilted=ratio)
+
+    return chunk
+
+
+def _mixture(target: MixWithPractice, data: Trajectories) -> TargetProbs:
+    # A policy mixed in gives what it keeps for the log, if anything.
+    new = _all_probabilities("target", target.policy, data)
+
+    def chunk(rows: slice, b: Float, b_logged: Float) -> TargetChunk:
+        table = new(rows)
+        e = target.combine(table, b)
+        return TargetChunk(at_actions(e, data.actions[rows]), e, e, mixed_in=(target.share, table))
 
     return chunk
 
@@ -312,7 +316,10 @@ def _all_target_probs(target: Any, data: Trajectories) -> Callable[[slice, Float
 
 def _relative_to_logged(target: Relative, data: Trajectories) -> TargetProbs:
     if isinstance(target, Practice):
-        return lambda rows, b, b_logged: _TargetChunk(b_logged, None, np.zeros((len(b), data.n_actions)))
+        nothing = np.zeros((1, data.n_actions))
+        return lambda rows, b, b_logged: TargetChunk(
+            b_logged, None, np.repeat(nothing, len(b), axis=0), mixed_in=(0.0, nothing)
+        )
     if not isinstance(target, MixWithPractice):
         raise TypeError(
             "a tilt of practice needs the behaviour probabilities of all actions, (N, A); only those of the "
@@ -320,49 +327,12 @@ def _relative_to_logged(target: Relative, data: Trajectories) -> TargetProbs:
         )
     new = _all_probabilities("target", target.policy, data)
 
-    def chunk(rows: slice, b: Float, b_logged: Float) -> _TargetChunk:
+    def chunk(rows: slice, b: Float, b_logged: Float) -> TargetChunk:
         table = new(rows)
         at_logged = target.combine(at_actions(table, data.actions[rows]), b_logged)
-        return _TargetChunk(at_logged, None, target.share * table)
+        return TargetChunk(at_logged, None, target.share * table, mixed_in=(target.share, table))
 
     return chunk
-
-
-# Rows, their actions and the target probabilities there -> q and v, (m,) each.
-Values = Callable[[slice, Any, Float | None], tuple[Float, Float]]
-
-
-def _action_values(q: Any, data: Trajectories) -> Values | None:
-    if q is None:
-        return None
-    if isinstance(q, ActionValues) and not isinstance(q, OnLog):
-        return _values_from_functions(q, data)
-    table = np.asarray(q.on(data) if isinstance(q, OnLog) else q, dtype=np.float64)
-    if table.shape != (data.n_steps, data.n_actions):
-        raise ValueError(
-            f"q as an array must have shape ({data.n_steps}, {data.n_actions}), a value for each step and action, "
-            f"got {table.shape}; an object needs methods q(states, actions) and v(states)."
-        )
-
-    def values(rows: slice, actions: Any, e: Float | None) -> tuple[Float, Float]:
-        if e is None:
-            raise TypeError("q as an array needs the behaviour probabilities of all actions, (N, A), here.")
-        return at_actions(table[rows], actions), np.vecdot(e, table[rows])
-
-    return values
-
-
-def _values_from_functions(q: ActionValues, data: Trajectories) -> Values:
-    def values(rows: slice, actions: Any, e: Float | None) -> tuple[Float, Float]:
-        pair = np.asarray(q.q(data.states[rows], actions)), np.asarray(q.v(data.states[rows]))
-        for name, x in zip(("q", "v"), pair, strict=True):
-            if x.shape != (len(actions),):
-                raise ValueError(
-                    f"{name}(...) must return one value per row, shape ({len(actions)},), got {x.shape}."
-                )
-        return pair
-
-    return values
 
 
 def _support_notes(unsupported: Float) -> tuple[Finding, ...]:

@@ -223,8 +223,10 @@ def test_a_model_that_rules_out_what_was_done_has_no_row_of_numbers(log):
 def test_bad_input_is_refused(log):
     with pytest.raises(TypeError, match="data must be Trajectories"):
         audit(np.zeros((3, 3)), cal.practice, rng=0)
-    with pytest.raises(ValueError, match="a target stated relative to practice needs"):
-        audit(log, cal.practice, MODELS, logged=log["behaviour"], n_draws=50, rng=0)
+    with pytest.raises(ValueError, match="a tilt of practice needs the probabilities of all actions"):
+        audit(
+            log, cal.tilt(cal.practice, [1.0, 2.0, 1.0]), MODELS, logged=log["behaviour"], n_draws=50, rng=0
+        )
     blind = {"first": DummyClassifier(strategy="constant", constant=0)}
     with pytest.raises(ValueError, match="no behaviour model can be used: every model gives probability 0"):
         audit(log, cal.practice, blind, n_draws=50, rng=0)

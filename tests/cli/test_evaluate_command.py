@@ -385,7 +385,6 @@ def test_names_and_ranges_of_names():
         (["--policy", "json:dumps"], "failed on the log: TypeError"),
         (["--policy", "pprint:pformat"], "returned"),
         (["--policy", "caliope:practice", "--soften", "0.5"], "relative to practice already"),
-        (["--policy", "caliope:practice", "--propensity", "b"], "leave --propensity out"),
         ([*TARGET, "--propensity", "severity"], "must lie in (0, 1]"),
         ([*TARGET, "--propensity", "b", "--soften", "0.5"], "give one of the two"),
         ([*TARGET, "--models", "logistic,logistic"], "models names 'logistic' twice"),
@@ -407,6 +406,15 @@ def test_names_and_ranges_of_names():
 )
 def test_bad_requests_are_refused_in_one_line(log, arguments, said):
     assert said in one_line(run("evaluate", log, *COLUMNS, "--states", "severity", *FAST, *arguments))
+
+
+def test_a_tilt_of_practice_and_logged_probabilities_are_refused_together(log, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tilted_care.py").write_text(
+        "import caliope as cal\nless = cal.tilt(cal.practice, [1.0, 0.5, 1.0])\n"
+    )
+    settings = ["--states", "severity", *FAST, "--policy", "tilted_care:less", "--propensity", "b"]
+    assert "leave --propensity out" in one_line(run("evaluate", log, *COLUMNS, *settings))
 
 
 def test_a_file_that_is_no_model_is_refused(log, tmp_path):

@@ -21,8 +21,10 @@ from caliope import (
     wdr,
     wis,
 )
-from caliope._gather import ActionValues
+from caliope._action_values import ActionValues
+from caliope._ragged import at_actions
 from caliope.domains import ward
+from caliope.uncertainty import bootstrap, difference
 from caliope.weights import effective_n
 
 EARLIER, PRACTICE = TabularPolicy(ward.EARLIER), TabularPolicy(ward.PRACTICE)
@@ -337,11 +339,50 @@ def test_v_is_the_mean_of_q_under_the_target_and_not_its_maximum():
     assert e.v.tolist() == [2, 1, 4]
 
 
-def test_v_of_a_relative_target_is_taken_under_that_target():
-    q = np.tile([0.0, 10.0], (3, 1))
-    e = gather(three_steps(), mix(practice, TabularPolicy([[0.0, 1.0]] * 2), 0.5), UniformPolicy(2), q=q)
-    # P(1) = 0.5 * 0.5 + 0.5 * 1 = 0.75
-    assert e.v == pytest.approx([7.5, 7.5, 7.5])
+def test_the_part_of_practice_in_v_is_that_of_the_logged_actions():
+    q = np.array([[0.0, 10.0], [1.0, 11.0], [2.0, 12.0]])
+    mixture = mix(practice, TabularPolicy([[0.0, 1.0]] * 2), 0.2)
+    # Actions 0, 1, 1: 0.8 q(a) + 0.2 q(1), whatever the behaviour policy says of the actions not taken.
+    for behaviour in (UniformPolicy(2), np.tile([0.3, 0.7], (3, 1)), [0.3, 0.7, 0.7]):
+        e = gather(three_steps(), mixture, behaviour, q=q)
+        assert e.q.tolist() == [0, 11, 12]
+        assert e.v == pytest.approx([0.8 * 0 + 0.2 * 10, 11, 12])
+    b = np.tile([0.3, 0.7], (3, 1))
+    e = gather(three_steps(), tilt(practice, [1.0, 2.0]), b, q=q)
+    for i, a in enumerate((0, 1, 1)):
+        target = b[i] * [1, 2] / (b[i] * [1, 2]).sum()
+        v = (target * q[i]).sum()
+        assert e.v[i] == pytest.approx(v + target[a] / b[i][a] * (q[i][a] - v))
+    assert e.q.tolist() == [0, 11, 12]
+
+
+def test_the_mean_of_v_over_practice_is_the_value_of_a_relative_target():
+    q, b = np.array([[3.0, -1.0, 7.0]] * 3), np.array([[0.2, 0.5, 0.3]] * 3)
+    for target in (
+        mix(practice, TabularPolicy([[0.1, 0.1, 0.8]] * 2), 0.4),
+        tilt(practice, [1.0, 3.0, 0.5]),
+        practice,
+    ):
+        data = Trajectories([[0.0]] * 3, [0, 1, 2], np.zeros(3), [0, 1, 2, 3])
+        v = gather(data, target, b, q=q).v
+        wanted = (caliope._gather.target_probabilities(data, target, b)[0] * q[0]).sum()
+        assert (b[0] * v).sum() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_practice_minus_practice_is_exactly_zero_whatever_the_values(known):
+    data, rng = ward.simulate(80, rng=0), np.random.default_rng(0)
+    q = 100 * rng.normal(size=(data.n_steps, 3)) + 30
+    b = np.clip(rng.dirichlet([1, 1, 1], size=data.n_steps), 0.01, None)
+    b /= b.sum(axis=1, keepdims=True)
+    behaviour = at_actions(b, data.actions) if known else b
+    same = [practice, mix(practice, EARLIER, 0.0), b]
+    for target in same if known else [*same, tilt(practice, [3.0, 3.0, 3.0])]:
+        e = gather(data, target, behaviour, gamma=0.95, q=q)
+        assert not e.log_ratio.any()
+        assert wdr(e) == pytest.approx(data.returns(0.95).mean())
+        interval = bootstrap(difference(wdr), e, n_draws=50, rng=0)
+        assert (float(difference(wdr)(e)), interval.low, interval.high) == (0.0, 0.0, 0.0)
 
 
 class Linear:
@@ -358,7 +399,7 @@ def test_values_may_come_from_an_object_with_q_and_v(monkeypatch):
     assert isinstance(Linear(), ActionValues)
     for rows in (1, 100):
         monkeypatch.setattr(caliope._gather, "_ROWS", rows)
-        e = gather(three_steps(), UniformPolicy(2), UniformPolicy(2), q=Linear())
+        e = gather(three_steps(), np.tile([0.4, 0.6], (3, 1)), UniformPolicy(2), q=Linear())
         # States 0, 1, 0; actions 0, 1, 1
         assert e.q.tolist() == [0, 11, 10]
         assert e.v.tolist() == [5, 6, 5]
@@ -390,11 +431,6 @@ def test_an_infinite_value_of_an_action_not_taken_is_refused_too():
     # It would enter v.
     with pytest.raises(ValueError, match="v must be finite"):
         gather(three_steps(), UniformPolicy(2), UniformPolicy(2), q=[[0, np.inf], [0, 0], [0, 0]])
-
-
-def test_values_as_an_array_need_all_probabilities_of_a_relative_target():
-    with pytest.raises(TypeError, match="q as an array needs the behaviour probabilities of all actions"):
-        gather(three_steps(), mix(practice, UniformPolicy(2), 0.5), [0.5, 0.5, 0.5], q=np.zeros((3, 2)))
 
 
 # -- what is known ------------------------------------------------------------------------------------

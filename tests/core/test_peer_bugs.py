@@ -232,7 +232,7 @@ def test_b21_values_are_those_of_the_target_at_the_same_step():
             return 10 * states[:, 0]
 
     data = cal.Trajectories([[0.0], [1.0], [2.0]], [1, 0, 1], [0, 0, 0], [0, 2, 3])
-    e = cal.gather(data, np.full((3, 2), 0.5), np.full((3, 2), 0.5), q=Values())
+    e = cal.gather(data, np.full((3, 2), 0.5), np.tile([0.4, 0.6], (3, 1)), q=Values())
     assert e.q.tolist() == [1, 10, 21]
     assert e.v.tolist() == [0, 10, 20]
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from caliope._action_values import OnLog
 from caliope._audit._answers import Answer, answer_ended, answer_learnt_on, answer_recorded_before
 from caliope._cache import Cache
-from caliope._gather import OnLog, target_probabilities
-from caliope._policies import MixWithPractice, Relative
+from caliope._gather import target_probabilities
+from caliope._policies import MixWithPractice, Relative, TiltOfPractice
 from caliope._ragged import Float, read_only
 from caliope._trajectories import Trajectories
 from caliope._validation import check_gamma, unmasked
@@ -134,10 +135,10 @@ def check_models(models: Any) -> None:
 
 def check_target(data: Trajectories, target: Any, *, logged: bool) -> None:
     """Raise unless the target gives probabilities of all actions: an array throughout, a policy for one trajectory."""
-    if logged and isinstance(target, Relative):
+    if logged and isinstance(target, TiltOfPractice):
         raise ValueError(
-            "a target stated relative to practice needs the probabilities of all actions, which logged does not hold: "
-            "leave logged out, or state the target in absolute terms."
+            "a tilt of practice needs the probabilities of all actions, which logged does not hold: leave logged out, "
+            "or state the target as a mixture with practice or in absolute terms."
         )
     if isinstance(target, type):
         raise TypeError(f"target must be a policy, and {target.__name__} is a class: make one of it.")

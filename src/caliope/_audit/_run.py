@@ -11,7 +11,7 @@ import numpy as np
 from caliope._audit._answers import Answers
 from caliope._audit._benchmark import MAX_STEPS, ColumnStrength, benchmark_columns
 from caliope._audit._compare import name_facts
-from caliope._audit._inputs import Question
+from caliope._audit._inputs import AuditInputs, Question
 from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit, AuditSettings, Stages
 from caliope._audit._summary import summarise
 from caliope._estimate import estimate
@@ -77,7 +77,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         *prepared.findings,
         *check_late_steps(capped),
         *check_strata(capped, inputs.strata),
-        *_check_estimates(table, others, len(prepared.looked_at) / len(data)),
+        *_check_estimates(table, _comparable(others, inputs), len(prepared.looked_at) / len(data)),
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
         *_check_question(asked),
         *answers.findings,
@@ -165,11 +165,17 @@ def _in_rows(target: Any, rows: Any) -> Any:
     return target if predicts else np.asarray(target)[rows]
 
 
-def _check_estimates(table: Table[Estimate], others: Table[OtherChoice], share: float) -> tuple[Finding, ...]:
+def _comparable(others: Table[OtherChoice], inputs: AuditInputs) -> list[float]:
+    """The values of other choices that the headline should agree with."""
+    # What was shrunk towards practice, or may have memorised the log, differs for reasons that are known. Recorded
+    # probabilities need no model, and are not held against one.
+    kept = (row for row in others if row.weights != SHRUNK and row.fit != "same")
+    return [row.value for row in kept if inputs.logged is None or row.model == LOGGED]
+
+
+def _check_estimates(table: Table[Estimate], values: Sequence[float], share: float) -> tuple[Finding, ...]:
     """Whether the estimates agree with each other, and with other choices."""
     best = table[HEADLINE]
-    # What was shrunk towards practice, or may have memorised the log, differs for reasons that are known.
-    values = [row.value for row in others if row.weights != SHRUNK and row.fit != "same"]
     return (
         *check_agreement(best, table[dm.__name__]),
         *check_choices(best, values, share),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from caliope._policies import Relative, mix, practice
+from caliope._policies import Relative, TiltOfPractice, mix, practice
 from caliope._ragged import Int
 from caliope._trajectories import Trajectories
 from caliope._validation import as_action_codes, refuse_beyond, refuse_sparse
@@ -61,9 +61,9 @@ class Target:
 def target_of(study: Study, data: Trajectories) -> Target:
     """Find the policy of a study; the log is widened if the policy knows actions that were never logged."""
     policy, data, words = _named_policy(study, data)
-    if isinstance(policy, Relative) and study.propensity is not None:
+    if isinstance(policy, TiltOfPractice) and study.propensity is not None:
         raise ValueError(
-            f"{study.policy} is stated relative to practice and needs the behaviour policy's probabilities of all "
+            f"{study.policy} is a tilt of practice and needs the behaviour policy's probabilities of all "
             "actions, but --propensity holds those of the actions taken: leave --propensity out."
         )
     if study.soften is None:

@@ -1,0 +1,69 @@
+"""The logged policy as its own target, and recorded probabilities beside fitted models."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import caliope as cal
+from caliope._audit import audit
+from caliope._audit._inputs import check_inputs
+from caliope._audit._run import _comparable
+from caliope._ragged import at_actions
+from caliope._results import Table
+from caliope.domains import ward
+from caliope.sensitivity import OtherChoice
+from caliope.values import TabularRegressor
+
+TRUE = cal.TabularPolicy(ward.PRACTICE)
+ANSWERS = {"learnt_on": "no", "ended": "all", "recorded_before": "all"}
+
+
+@pytest.fixture(scope="module")
+def log():
+    return ward.simulate(400, rng=3)
+
+
+def audited(log, target, model=None, **given):
+    models = {"logistic": LogisticRegression() if model is None else model}
+    settings = {"regressor": TabularRegressor(), "n_draws": 250, "rng": 0} | ANSWERS
+    return audit(log, target, models, **settings, **given)
+
+
+@pytest.mark.parametrize("kind", ["fitted", "logged", "table"])
+def test_practice_against_itself_is_exactly_zero_and_trusted(log, kind):
+    table = cal.action_probabilities(TRUE, log.states, 3)
+    logged = None if kind == "fitted" else at_actions(table, log.actions)
+    found = audited(log, table if kind == "table" else cal.practice, logged=logged)
+    assert (found.gain.value, found.gain.interval.low, found.gain.interval.high) == (0.0, 0.0, 0.0)
+    assert found.verdict == found.gain.verdict == "trust"
+    assert found.headline.value == pytest.approx(log.returns().mean())
+
+
+def test_a_mixture_may_be_evaluated_with_logged_probabilities_and_a_tilt_may_not(log):
+    logged = at_actions(cal.action_probabilities(TRUE, log.states, 3), log.actions)
+    found = audited(log, cal.mix(cal.practice, cal.TabularPolicy(ward.EARLIER), 0.2), logged=logged)
+    truth = ward.value(0.8 * np.asarray(ward.PRACTICE) + 0.2 * np.asarray(ward.EARLIER))
+    assert truth in found.headline.interval
+    with pytest.raises(ValueError, match="a tilt of practice needs the probabilities of all actions"):
+        audited(log, cal.tilt(cal.practice, [1.0, 2.0, 1.0]), logged=logged)
+
+
+def choice(model, value, *, fit="cross", weights="capped"):
+    return OtherChoice(model, fit, weights, "WDR", value, 0.0, 100.0)
+
+
+def test_fitted_models_are_not_held_against_recorded_probabilities(log):
+    rows = (
+        choice("logged probabilities", 0.5, fit=""),
+        choice("logged probabilities", 0.6, fit="", weights="as they are"),
+        choice("logistic", 5.0),
+        choice("logistic", 7.0, fit="same"),
+        choice("logistic", 9.0, weights="shrunk towards current practice"),
+    )
+    logged = check_inputs(
+        log, None, gamma=1.0, logged=log["behaviour"], by=None, level=0.95, fit_steps=1000, rng=0, work=None
+    )
+    assert _comparable(Table(rows, ""), logged) == [0.5, 0.6]
+    assert _comparable(Table(rows, ""), replace(logged, logged=None)) == [0.5, 0.6, 5.0]
