@@ -24,7 +24,9 @@ EXPERIMENTS = {
     "table3": "Whole pipelines against the truth; not in the paper.",
     "zoo": "Which calibration number ranks models as the truth does; not in the paper.",
     "gate": "Whether the verdicts of an audit are honest; not in the paper, and not part of all.",
+    "honesty": "Honesty and power of the default audit, by family of logs; not in the paper, and not part of all.",
 }
+APART = ("gate", "honesty")  # of verdicts, not of the paper: not part of all
 
 
 @click.group(cls=OneLineGroup)
@@ -54,7 +56,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
             type=click.IntRange(1),
             default=1,
             show_default=True,
-            help="Multiply the replicates by this (table3, gate); finished ones are reused.",
+            help="Multiply the replicates by this (table3, gate, honesty); finished ones are reused.",
         ),
     )[::-1]:
         command = option(command)
@@ -76,11 +78,11 @@ for _name, _text in EXPERIMENTS.items():
 @main.command("all")
 @_options
 def run_all(smoke: bool, full: bool, data: Path | None, times: int, **given: Any) -> None:
-    """All of them but the gate, one after the other; with --data those that a cohort allows."""
+    """All of the paper, and table3 and zoo, one after the other; with --data those that a cohort allows."""
     size = _size(smoke, full)
     for name in EXPERIMENTS:
         config = import_module(f"reproduction.{name}").Config
-        if name != "gate" and (data is None or _takes_data(config)):
+        if name not in APART and (data is None or _takes_data(config)):
             click.echo(name, err=True)
             longer = times if hasattr(config, "longer") else 1
             _run(name, size, data=data, times=longer, **given)

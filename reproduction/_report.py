@@ -220,8 +220,9 @@ _HEAD = """Written by `python -m reproduction docs` from the results; do not edi
 Policy Estimation in Off-Policy Policy Evaluation: Calibration Matters", used MIMIC-III, which cannot be shared. {where}
 The paper's numbers stand beside ours where there are any, with the difference: for comparison, never as a target.
 
-`python -m reproduction all --jobs 2` (or `make reproduce`, on one core) runs everything again but the gate, at the
-usual size, with fewer patients and seeds than the paper. `--full` is the paper's size and may take hours, or days.
+`python -m reproduction all --jobs 2` (or `make reproduce`, on one core) runs everything again but the gate and
+the trial of honesty, at the usual size, with fewer patients and seeds than the paper. `--full` is the paper's size and
+may take hours, or days.
 {took}"""
 
 
