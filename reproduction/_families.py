@@ -330,7 +330,7 @@ def _parity_rewards(past: Past, action: Int, rng: np.random.Generator) -> Float:
 def _curved(past: Past) -> Float:
     x = past.x
     bend = np.sin(1.5 * x[:, 0])
-    return np.stack([0.8 * x[:, 1] ** 2 - 0.8, 0.9 * bend, -0.9 * bend], axis=1)
+    return np.stack([0.8 * np.cos(1.5 * x[:, 1]), 0.9 * bend, -0.9 * bend], axis=1)
 
 
 def _small_change(past: Past) -> Float:
