@@ -352,7 +352,7 @@ def _either_end(x: Float) -> Bool:
 
 _FAMILIES = (
     Family("linear practice", RIGHT),
-    Family("curved practice", RIGHT, practice=_curved, base=_curved),
+    Family("curved practice", RIGHT, practice=_curved, base=_curved, change=_small_change, n=1500),
     Family("single decisions", RIGHT, horizon=1, features=5, n=1000),
     Family("longer courses, small change", RIGHT, horizon=8, change=_small_change),
     Family("hospitals, named", RIGHT, level=0.35, cluster_size=10, tell_cluster=True),
