@@ -92,6 +92,8 @@ class Evidence:
         Findings so far: transformed weights, missing support.
     features : tuple of str
         Names of the columns that were recorded with the decisions; the condition of a verdict lists them.
+    relative : bool
+        Whether the target was stated relative to practice: errors of a fitted behaviour policy then cancel in part.
 
     Examples
     --------
@@ -113,6 +115,7 @@ class Evidence:
     terminated: Bool | None = None
     notes: tuple[Finding, ...] = ()
     features: tuple[str, ...] = ()
+    relative: bool = False
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)

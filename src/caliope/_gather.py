@@ -117,6 +117,7 @@ def gather(
         terminated=None if data.terminated.all() else data.terminated,
         notes=notes,
         features=data.feature_names,
+        relative=isinstance(target, Relative),
     )
 
 

@@ -261,8 +261,26 @@ def test_notes_of_the_evidence_reach_the_estimate():
 
 
 def test_a_difference_is_examined_like_what_it_is_a_difference_of():
-    e = random_evidence(n=50)
+    e = replace(random_evidence(n=50), behaviour_known=True)
     assert codes(cal.difference(cal.phwis), e) == codes(cal.phwis, e)
+
+
+@pytest.mark.parametrize(
+    "pair", [(cal.wis,), (cal.ois,), (cal.phwis,), (cal.step_wis,), (cal.monte_carlo, cal.wis)]
+)
+def test_fitted_weights_minus_a_plain_mean_are_at_most_a_caution(pair):
+    e = weighted(np.ones(300))
+    assert codes(cal.difference(*pair), e)["D117"] == "caution"
+    assert "D117" not in codes(cal.difference(*pair), replace(e, relative=True))
+    assert "D117" not in codes(cal.difference(*pair), replace(e, behaviour_known=True))
+    assert not any("D117" in codes(estimator, e) for estimator in pair)
+
+
+def test_a_difference_that_fitted_values_correct_is_not_blamed_for_the_fit():
+    e = replace(weighted(np.ones(300)), q=np.zeros(300), v=np.zeros(300))
+    assert "D117" not in codes(cal.difference(cal.wdr), e)
+    assert "D117" not in codes(cal.difference(cal.wis, cal.ois), e)  # no plain mean in it
+    assert "D117" not in codes(cal.difference(cal.dm), e)
 
 
 def test_a_value_that_does_not_exist_is_an_issue():

@@ -25,7 +25,7 @@ from caliope._action_values import ActionValues
 from caliope._ragged import at_actions
 from caliope.domains import ward
 from caliope.uncertainty import bootstrap, difference
-from caliope.weights import effective_n
+from caliope.weights import clip_weights, effective_n
 
 EARLIER, PRACTICE = TabularPolicy(ward.EARLIER), TabularPolicy(ward.PRACTICE)
 
@@ -464,3 +464,14 @@ def test_weighted_estimates_with_the_true_probabilities_find_the_value_of_the_ta
         assert estimator(e) == pytest.approx(truth, abs=tolerance)
     # Which tells the target from current practice, 0.485 against 0.536.
     assert tolerance < truth - ward.WARD.value(ward.PRACTICE)
+
+
+def test_evidence_knows_whether_its_target_was_stated_relative_to_practice():
+    data = ward.simulate(30, rng=0)
+    model = LogisticRegression().fit(data.states, data.actions)
+    stated = {True: [practice, tilt(practice, [1, 2, 1.5])], False: [EARLIER]}
+    for relative, targets in stated.items():
+        for target in targets:
+            e = gather(data, target, model)
+            made = [e, clip_weights(e), e.take(np.arange(5)), e.with_counts(np.ones(30))]
+            assert all(x.relative == relative for x in made)

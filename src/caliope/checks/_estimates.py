@@ -34,6 +34,7 @@ from caliope.checks import (
     D112,
     D113,
     D114,
+    D117,
     Finding,
     Level,
 )
@@ -263,6 +264,18 @@ def _check_behaviour(traits: Traits, e: Evidence) -> Finding | None:
     return B101.finding("note")
 
 
+def _check_difference(traits: Traits, e: Evidence) -> Finding | None:
+    """Fitted weights minus an unweighted mean: the error of the fit does not cancel, and the interval omits it.
+
+    Fitted values correct it to first order, and so does a target that moves with the fitted practice.
+    """
+    if e.behaviour_known or e.relative:
+        return None
+    fitted = any(side.weighted and not side.valued for side in traits.sides)
+    plain = any(not side.weighted and not side.valued for side in traits.sides)
+    return D117.finding("caution") if fitted and plain else None
+
+
 def _check_declaration(traits: Traits, e: Evidence) -> Finding | None:
     """An estimator that declares nothing: no check of its construction was made, and it is never trusted."""
     return None if traits.declared else D114.finding("caution")
@@ -311,6 +324,7 @@ CHECKS: tuple[Check, ...] = (
     _check_stepwise_ratio,
     _check_values,
     _check_behaviour,
+    _check_difference,
     _check_declaration,
 )
 

@@ -1,4 +1,4 @@
-"""Uncertainty of any estimator: bootstrap, jackknife, delta method, paired differences, resampled error."""
+"""Uncertainty of any estimator: bootstrap, jackknife, delta method, paired differences, refits, resampled error."""
 
 import lazy_loader
 

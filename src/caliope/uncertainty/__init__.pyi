@@ -7,6 +7,7 @@ from ._intervals import (
     jackknife as jackknife,
     leave_one_out as leave_one_out,
 )
+from ._refit import refit as refit
 from ._resampling import (
     ResampledError as ResampledError,
     bayesian as bayesian,

@@ -81,7 +81,7 @@ def bootstrap(
 def percentile_interval(values: Float, *, level: float, method: str) -> Interval:
     """Make the interval between the outer quantiles of draws; undefined draws are counted and reported."""
     check_level(level)
-    findings = _failed_draws(values)
+    findings = failed_draws(values)
     if findings and findings[0].level == "issue":
         return Interval(np.nan, np.nan, level, method, findings)
     tail = (1 - level) / 2
@@ -91,7 +91,8 @@ def percentile_interval(values: Float, *, level: float, method: str) -> Interval
     return Interval(float(low), float(high), level, method, findings)
 
 
-def _failed_draws(values: Float) -> tuple[Finding, ...]:
+def failed_draws(values: Float) -> tuple[Finding, ...]:
+    """Report draws without a finite value: a caution, and an issue above 5%."""
     failed = int((~np.isfinite(values)).sum())
     if not failed:
         return ()
@@ -150,7 +151,7 @@ def bca(
     check_level(level)
     values = draws(estimator, e, n_draws=n_draws, rng=rng)
     method = "bootstrap, BCa"
-    findings = _failed_draws(values)
+    findings = failed_draws(values)
     u = leave_one_out(estimator, e)
     u = u.mean() - u
     if (findings and findings[0].level == "issue") or not np.isfinite(u).all():
