@@ -83,8 +83,7 @@ class Evidence:
         :math:`\hat Q(s_t, a_t)` and :math:`\hat V(s_t) = \sum_a \pi_e(a \mid s_t)\, \hat Q(s_t, a)` under
         the target policy, for the doubly robust family.
     behaviour_known : bool
-        Whether the probabilities of the behaviour policy were logged or are otherwise exactly known, not
-        estimated. Bounds with a guarantee need this.
+        Whether the behaviour probabilities are exactly known, not estimated; bounds with a guarantee need this.
     terminated : (n,), optional
         False where the log was cut off. There the doubly robust family uses the value of the last state
         without a correction, because what followed was not seen. By default all ended.
@@ -220,8 +219,7 @@ class Evidence:
     def weight(self) -> Float:
         r""":math:`\rho_t` divided by the largest at the same t, (N,).
 
-        The divisor cancels in every self-normalised ratio, and without it the product of a few hundred
-        ratios leaves the range of a float.
+        The divisor cancels in self-normalised ratios; without it a product of hundreds leaves the range of a float.
         """
         if self.layout.equal:
             return _exp_difference(self.log_rho.reshape(len(self), -1), self.log_scale).ravel()

@@ -73,6 +73,7 @@ def test_printed_settings_are_those_that_were_given():
         ("level", "level", 0.01, 0.0),
         ("level", "level", 0.99, 1.0),
         ("draws", "n_draws", 20, 19),
+        ("worst", "worst", -5.0, "low"),
         ("fit_steps", "fit_steps", 100, 99),
         ("seed", "rng", 0, -1),
         ("seed", "rng", 2**32 - 1, 2**32),

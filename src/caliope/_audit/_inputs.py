@@ -51,6 +51,7 @@ class Question:
     n_draws: int
     text: str
     learnt_on: Answer
+    worst: float | None
 
 
 def check_inputs(
@@ -92,7 +93,14 @@ def check_inputs(
 
 
 def check_question(
-    inputs: AuditInputs, target: Any, *, regressor: Any, n_draws: Any, text: Any, learnt_on: Any
+    inputs: AuditInputs,
+    target: Any,
+    *,
+    regressor: Any,
+    n_draws: Any,
+    text: Any,
+    learnt_on: Any,
+    worst: Any,
 ) -> Question:
     """Validate a target policy and how it is evaluated."""
     if regressor is not None and (isinstance(regressor, type) or not hasattr(regressor, "predict")):
@@ -103,9 +111,10 @@ def check_question(
     check_whole("n_draws", n_draws, 20, "resamples of the log")
     if not isinstance(text, str):
         raise TypeError(f"question must be text, got {_short(text)}.")
+    least = as_worst(inputs.data, worst, inputs.gamma)
     check_target(inputs.data, target, logged=inputs.logged is not None)
     inputs.cache.keyed({"of values": regressor})
-    return Question(target, regressor, n_draws, text, answer_learnt_on(inputs.data, learnt_on, target))
+    return Question(target, regressor, n_draws, text, answer_learnt_on(inputs.data, learnt_on, target), least)
 
 
 def check_data(data: Any) -> None:
@@ -183,6 +192,22 @@ def as_logged(data: Trajectories, logged: ArrayLike | None) -> Float | None:
             "they are estimated."
         )
     return known
+
+
+def as_worst(data: Trajectories, worst: Any, gamma: float) -> float | None:
+    """The worst plausible return of a trajectory as a number; None where it was not given."""
+    if worst is None:
+        return None
+    if isinstance(worst, bool) or not isinstance(worst, int | float | np.number) or not np.isfinite(worst):
+        raise TypeError(f"worst must be a finite number, the worst plausible return; got {_short(worst)}.")
+    returns = data.returns(gamma)
+    lowest = int(returns.argmin())
+    if worst > returns[lowest]:
+        raise ValueError(
+            f"worst must not exceed the smallest return in the log, {returns[lowest]:.6g} (trajectory "
+            f"{data.ids[lowest]}); got {worst:g}. Give a return at most that large, or leave worst out."
+        )
+    return float(worst)
 
 
 def as_strata(data: Trajectories, by: ArrayLike | None) -> Any:

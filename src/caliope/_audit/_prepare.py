@@ -89,6 +89,7 @@ class PreparedAudit:
         n_draws: int = 1000,
         question: str = "",
         learnt_on: Any = None,
+        worst: float | None = None,
         progress: Progress | None = None,
     ) -> Audit:
         """Evaluate one target policy; what is known of the log is shared by all of them.
@@ -105,6 +106,8 @@ class PreparedAudit:
             What is asked, in words; kept in the settings.
         learnt_on : "no", ids, or mask, optional
             What the target was learnt on, as for :func:`~caliope.audit`.
+        worst : float, optional
+            The worst plausible return of a trajectory, as for :func:`~caliope.audit`.
         progress : callable, optional
             Called with the name of every stage as it begins.
 
@@ -114,7 +117,13 @@ class PreparedAudit:
             The same as :func:`~caliope.audit` returns.
         """
         asked = check_question(
-            self.inputs, target, regressor=regressor, n_draws=n_draws, text=question, learnt_on=learnt_on
+            self.inputs,
+            target,
+            regressor=regressor,
+            n_draws=n_draws,
+            text=question,
+            learnt_on=learnt_on,
+            worst=worst,
         )
         return run_audit(self, asked, Stages(progress))
 
@@ -135,6 +144,7 @@ def audit(
     learnt_on: Any = None,
     ended: Any = None,
     recorded_before: Any = None,
+    worst: float | None = None,
     rng: int,
     progress: Progress | None = None,
     work: str | Path | Cache | None = None,
@@ -181,6 +191,10 @@ def audit(
         where each has one step.
     recorded_before : "all", or sequence of str, optional
         State columns that were recorded before the decision of their row.
+    worst : float, optional
+        The worst plausible return of a trajectory, seen or not. The lower ends of intervals then include such an
+        outcome as often as it could happen and not be seen (finding D116). It must not exceed the smallest return in
+        the log.
     rng : int
         Seed; the same one gives the same audit.
     progress : callable, optional
@@ -226,7 +240,13 @@ def audit(
     )
     # Before anything is fitted: a target that cannot be evaluated is reported at once.
     asked = check_question(
-        inputs, target, regressor=regressor, n_draws=n_draws, text=question, learnt_on=learnt_on
+        inputs,
+        target,
+        regressor=regressor,
+        n_draws=n_draws,
+        text=question,
+        learnt_on=learnt_on,
+        worst=worst,
     )
     return run_audit(_prepare(inputs, Stages(progress)), asked, Stages(progress))
 

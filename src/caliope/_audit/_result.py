@@ -119,6 +119,8 @@ class AuditSettings:
         What was asked, in words; empty if nobody said.
     answers : mapping from str to str
         The questions that no log answers, and the answers in words.
+    worst : float or None
+        The worst plausible return of a trajectory, where it was given.
     weights : str
         What was done to the weights, in words.
     source : mapping from str to str
@@ -141,6 +143,7 @@ class AuditSettings:
     strata: tuple[str, ...] = ()
     question: str = ""
     answers: Mapping[str, str] = field(default_factory=dict)
+    worst: float | None = None
     weights: str = "capped at the mean times sqrt(n) / 3 where a row says so"
     source: Mapping[str, str] = field(default_factory=dict)
 
@@ -163,6 +166,7 @@ class AuditSettings:
             "behaviour": self.behaviour,
             "candidates": ", ".join(self.candidates),
             "values": self.values,
+            "worst plausible return": "the worst in the log" if self.worst is None else self.worst,
             "weights": self.weights,
         }
         # How the log was read comes first, and says more about the target than its kind does.

@@ -30,6 +30,7 @@ from caliope.checks._audit import (
     check_fragility,
     check_late_steps,
     check_strata,
+    check_unseen,
     check_width,
 )
 from caliope.checks._counting import count_once
@@ -56,6 +57,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         capped = clip_weights(evidence)
     with begin("estimating"):
         rows = estimate_all(evidence, capped, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
+        rows = _include_unseen(rows, asked.worst, float(evidence.returns.min()))
     with begin("other choices"):
         others = _try_others(prepared, target, q)
     with begin("sensitivity of the result"):
@@ -135,6 +137,23 @@ def estimate_all(
     )
     named = [replace(row, name=f"{row.name}_capped", label=f"{row.label}, weights capped") for row in sure]
     return (*named[:2], raw[PRACTICE], named[2], *(row for row in raw if row.name != PRACTICE))
+
+
+def _include_unseen(rows: Sequence[Estimate], worst: float | None, seen: float) -> tuple[Estimate, ...]:
+    """D116, what an outcome never seen would do: to all rows where the worst return is given, else to the first two."""
+    values = {row.name: row.value for row in rows}
+    about = [row.name for row in rows] if worst is not None else [HEADLINE, GAIN]
+    return tuple(
+        check_unseen(
+            row,
+            worst=seen if worst is None else worst,
+            given=worst is not None,
+            at=values[HEADLINE] if row.name == GAIN else None,
+        )
+        if row.name in about
+        else row
+        for row in rows
+    )
 
 
 def _try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherChoice]:
@@ -222,5 +241,6 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answe
         target=type(asked.target).__name__ if policy else "probabilities, as an array",
         strata=() if inputs.strata is None else tuple(sorted({str(x) for x in inputs.strata})),
         question=asked.text,
+        worst=asked.worst,
         answers=answers.to_dict(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from caliope.checks import (
     A110,
     A111,
     D109,
+    D116,
     Finding,
     Level,
 )
@@ -159,3 +161,32 @@ def check_capping(best: Estimate, raw: Estimate) -> tuple[Finding, ...]:
     clear, grave = (abs(moved) > limit * se for limit in MOVED[1:])
     level: Level = "issue" if grave else "caution" if clear else "note"
     return (A109.finding(level, moved=moved, se=se, errors=abs(moved) / se if se > 0 else np.inf),)
+
+
+def check_unseen(row: Estimate, *, worst: float, given: bool, at: float | None = None) -> Estimate:
+    r"""D116: what an outcome that the log does not show would do to a value; the interval includes it where it can.
+
+    An event that did not occur among n trajectories has a probability of up to :math:`-\log(1 - \mathrm{level}) / n`
+    (the rule of three at 95%); with weights n is the effective sample size. With the worst plausible return given, the
+    lower end is at most
+
+    .. math:: \hat V + \frac{-\log(1 - \mathrm{level})}{n} (\mathrm{worst} - \hat V)
+
+    Without it the worst return in the log serves, and the finding is a caution where such an event would move the
+    value by more than the lower half of the interval. ``at`` is the value of the policy where the row is a difference.
+    """
+    n, ends = row.effective_n, row.interval
+    if not (n > 0 and np.isfinite([row.value, ends.low]).all()):
+        return row
+    share = min(1.0, -float(np.log1p(-ends.level)) / n)
+    fall = share * max(0.0, (row.value if at is None else at) - worst)
+    facts = {"effective_n": n, "share": share, "worst": worst, "fall": fall}
+    if given:
+        low = min(ends.low, row.value - fall)
+        found = D116.finding("note", "given", by=ends.low - low, **facts)
+        row = replace(row, interval=replace(ends, low=low))
+    elif fall > row.value - ends.low:
+        found = D116.finding("caution", "seen", "more", **facts)
+    else:
+        found = D116.finding("note", "seen", **facts)
+    return replace(row, findings=(*row.findings, found))

@@ -21,6 +21,7 @@ from caliope.cli._kinds import (
     LEARNT_ON,
     LEVEL,
     NAMES,
+    NUMBER,
     OBJECT,
     PAGE,
     RECORDED,
@@ -153,6 +154,9 @@ class Study:
         None, COLUMN, TARGET, "Logged probability of the action taken.", printed=True
     )
     gamma: float = _setting(1.0, GAMMA, TARGET, "Discount per step.", otherwise="1")
+    worst: float | None = _setting(
+        None, NUMBER, TARGET, "Worst plausible return of a trajectory.", otherwise="the worst in the log"
+    )
     out: str | None = _setting(
         None, PAGE, OUTPUT, "Report to write; its numbers go to a JSON file beside it."
     )
