@@ -152,11 +152,13 @@ def test_the_example_of_the_shop_tells_the_audit_and_the_truth():
 
 def test_the_true_values_in_the_readme_are_those_of_the_simulator():
     text = " ".join(README.split())
-    truth, now = re.search(
-        r"`ward\.WARD\.value\(ward\.EARLIER\)` is ([\d.]+), and ([\d.]+) is what", text
-    ).groups()
-    assert float(truth) == pytest.approx(ward.WARD.value(ward.EARLIER), abs=5e-4)
-    assert float(now) == pytest.approx(ward.WARD.value(ward.PRACTICE), abs=5e-4)
+    truth, now = re.search(r"known: ([\d.]+) with the change, and ([\d.]+) is what", text).groups()
+    weights = [
+        float(x) for x in re.search(r"cal\.tilt\(cal\.practice, \[(.+?)\]\)", README).group(1).split(",")
+    ]
+    changed = ward.PRACTICE * weights
+    assert truth == f"{ward.WARD.value(changed / changed.sum(axis=1, keepdims=True)):.3f}"
+    assert now == f"{ward.WARD.value(ward.PRACTICE):.3f}"
 
 
 @pytest.mark.slow
