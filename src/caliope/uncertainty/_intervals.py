@@ -98,9 +98,7 @@ def failed_draws(values: Float) -> tuple[Finding, ...]:
         return ()
     share = failed / len(values)
     facts = {"share": share, "failed": failed, "draws": len(values)}
-    return (
-        U102.finding("issue", "none", **facts) if share > 0.05 else U102.finding("caution", "some", **facts),
-    )
+    return (U102.finding(*(("issue", "none") if share > 0.05 else ("caution", "some")), **facts),)
 
 
 def bca(
