@@ -18,6 +18,7 @@ MODULES = {
 # lies at the bottom, the checks themselves beside what they check.
 LAYERS = [
     ["checks", "_ragged", "_digits", "_cells", "_conditions"],
+    ["_clusters"],
     ["_results"],
     ["_validation"],
     ["_trajectories"],
@@ -30,7 +31,7 @@ LAYERS = [
     ["_formulas"],
     ["estimators", "behaviour"],
     ["weights", "values"],
-    ["uncertainty"],
+    ["uncertainty", "checks._clusters"],
     ["bounds", "calibration", "checks._estimates"],
     ["_estimate", "checks._audit"],
     ["sensitivity"],

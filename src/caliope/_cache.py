@@ -184,8 +184,10 @@ def _digest(*what: Any) -> str:
 def _digest_of(x: Any) -> str:
     if isinstance(x, Trajectories):
         # To the last digit, and each array alone: together, equal arrays would be told from one that is shared.
+        parts: tuple[Any, ...]
         parts = (x.states, x.actions, x.rewards, x.offsets, x.terminated, x.n_actions, x.feature_names, x.ids)
-        return _digest(*map(_digest, (*parts, x.calendar)))
+        parts += (x.calendar,) if x.cluster is None else (x.calendar, x.cluster)
+        return _digest(*map(_digest, parts))
     if isinstance(x, Mapping):
         # In their order, which decides between models that are alike.
         return _digest(*((name, _digest_of_model(f"the model {name!r}", model)) for name, model in x.items()))

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from caliope._conditions import DRAWN, nothing_missing
 from caliope._evidence import Evidence, refuse_counts
 from caliope._formulas import dm, monte_carlo, wdr, wis
+from caliope._ragged import Float
 from caliope._results import Estimate, Interval, Table
 from caliope._traits import Estimator, Traits, label, name_of, traits_of
+from caliope.checks import L108, Finding
 from caliope.checks._estimates import check_value, examine
 from caliope.estimators import phwdr, phwis
-from caliope.uncertainty._intervals import check_level, percentile_interval
+from caliope.uncertainty._dependence import (
+    effective_clusters,
+    find_dependence,
+    stretch,
+    stretch_for_clusters,
+)
+from caliope.uncertainty._intervals import check_level, influence, percentile_interval
 from caliope.uncertainty._resampling import Scheme, count_blocks, evaluate, scheme_name, with_replacement
 from caliope.weights import weigh_trajectories
 
@@ -26,7 +36,9 @@ def estimate(
 ) -> Table[Estimate]:
     """Estimate the value of the target policy, with intervals and a verdict on each.
 
-    All rows share one set of resampled trajectories, so that they can be compared.
+    All rows share one set of resampled trajectories, so that they can be compared. Where the evidence has clusters,
+    whole clusters are resampled. Where it has none and neighbouring trajectories hang together, the interval is widened
+    by that, with finding L108.
 
     Parameters
     ----------
@@ -70,17 +82,20 @@ def estimate(
         estimators = (monte_carlo, wis, phwis)
         estimators += (dm, wdr, phwdr) if evidence.q is not None else ()
     drawn = []
-    for counts in count_blocks(len(evidence), n_draws, scheme=scheme, rng=np.random.default_rng(rng)):
+    generator, cluster = np.random.default_rng(rng), evidence.cluster
+    for counts in count_blocks(len(evidence), n_draws, scheme=scheme, cluster=cluster, rng=generator):
         resampled = evidence.with_counts(counts)  # one for all, so that they share its sums
         drawn.append([evaluate(estimator, resampled, counts) for estimator in estimators])
     values = [np.concatenate(parts) for parts in zip(*drawn, strict=True)]
-    intervals = [percentile_interval(x, level=level, method=scheme_name(scheme)) for x in values]
+    method = scheme_name(scheme, clustered=cluster is not None)
+    intervals = [percentile_interval(x, level=level, method=method) for x in values]
     return Table(tuple(_row(f, evidence, x) for f, x in zip(estimators, intervals, strict=True)))
 
 
 def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:
     value = float(estimator(e))
     nothing = check_value(value, e)
+    interval, dependent = _widen(estimator, e, interval, value)
     traits = traits_of(estimator)
     weights = weigh_trajectories(traits, e)
     square = float((weights**2).sum())
@@ -91,9 +106,36 @@ def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:
         interval=interval,
         n=len(e),
         effective_n=1 / square if square else 0.0,
-        findings=((nothing,) if nothing else ()) + examine(estimator, e),
+        findings=((nothing,) if nothing else ()) + examine(estimator, e) + dependent,
+        effective_clusters=None if e.cluster is None else effective_clusters(estimator, e),
         conditions=_conditions(traits, e),
     )
+
+
+def _widen(
+    estimator: Estimator, e: Evidence, interval: Interval, value: float
+) -> tuple[Interval, tuple[Finding, ...]]:
+    """Stretch an interval for few clusters, and by the dependence between neighbouring units of the file."""
+    interval = stretch_for_clusters(interval, estimator, e)
+    found = find_dependence(e.layout.pool(_influence(estimator, e)))
+    if not found.clear:
+        return interval, ()
+    method = f"{interval.method}, widened {found.factor:.2f} times"
+    facts = {"factor": found.factor, "z": found.z, "units_tested": e.layout.n_units}
+    variant = "trajectories" if e.cluster is None else "clusters"
+    return replace(stretch(interval, value, found.factor), method=method), (
+        L108.finding("caution", variant, **facts),
+    )
+
+
+def _influence(estimator: Estimator, e: Evidence) -> Float:
+    """Influence of each trajectory; of practice where an estimator has none, as one that chooses from the data."""
+    if not traits_of(estimator).declared:
+        return influence(monte_carlo, e)
+    try:
+        return influence(estimator, e)
+    except TypeError:
+        return influence(monte_carlo, e)
 
 
 def _conditions(traits: Traits, e: Evidence) -> tuple[str, ...]:

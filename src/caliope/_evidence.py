@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from caliope._clusters import as_clusters, number_clusters
 from caliope._ragged import Bool, Float, Int, Ragged, check_offsets, column_max, read_only
-from caliope._validation import check_gamma, unmasked
+from caliope._validation import as_log_ratio, as_step_column, check_gamma, unmasked
 from caliope.checks import Finding
 
 T = TypeVar("T")
@@ -93,6 +94,9 @@ class Evidence:
         Names of the columns that were recorded with the decisions; the condition of a verdict lists them.
     relative : bool
         Whether the target was stated relative to practice: errors of a fitted behaviour policy then cancel in part.
+    cluster : (n,), optional
+        The cluster of each trajectory, by any label; kept as numbers from 0, and as None where every one is alone.
+        Resampling draws whole clusters. By default all trajectories are independent.
 
     Examples
     --------
@@ -115,6 +119,7 @@ class Evidence:
     notes: tuple[Finding, ...] = ()
     features: tuple[str, ...] = ()
     relative: bool = False
+    cluster: Int | None = None
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
@@ -123,19 +128,21 @@ class Evidence:
         set_field = object.__setattr__
         set_field(self, "_derived", {})
         set_field(self, "offsets", offsets)
-        set_field(self, "rewards", _as_column("rewards", rewards, len(rewards)))
-        set_field(self, "log_ratio", _as_log_ratio(self.log_ratio, len(rewards)))
+        set_field(self, "rewards", as_step_column("rewards", rewards, len(rewards)))
+        set_field(self, "log_ratio", as_log_ratio(self.log_ratio, len(rewards)))
         set_field(self, "counts", _as_counts(self.counts, len(offsets) - 1))
         if self.terminated is not None:
             ended = np.asarray(self.terminated, dtype=bool)
             if ended.shape != (len(offsets) - 1,):
                 raise ValueError(f"terminated must have shape ({len(offsets) - 1},), got {ended.shape}.")
             set_field(self, "terminated", read_only(ended))
+        labels = as_clusters(self.cluster, len(offsets) - 1, np.arange(len(offsets) - 1))
+        set_field(self, "cluster", None if labels is None else number_clusters(labels))
         if (self.q is None) != (self.v is None):
             raise ValueError("q and v go together: give both or neither.")
         if self.q is not None and self.v is not None:
-            set_field(self, "q", _as_column("q", self.q, len(rewards)))
-            set_field(self, "v", _as_column("v", self.v, len(rewards)))
+            set_field(self, "q", as_step_column("q", self.q, len(rewards)))
+            set_field(self, "v", as_step_column("v", self.v, len(rewards)))
 
     def __repr__(self) -> str:
         counts = self.counts
@@ -171,14 +178,15 @@ class Evidence:
             q=None if self.q is None else self.q[rows],
             v=None if self.v is None else self.v[rows],
             terminated=None if self.terminated is None else self.terminated[which],
+            cluster=None if self.cluster is None else self.cluster[which],
         )
 
     # -- derived columns: cached, and independent of the counts -------------------------------------------
 
     @derived
     def layout(self) -> Ragged:
-        """How the steps lie in memory."""
-        return Ragged(self.offsets)
+        """How the steps lie in memory, and which trajectories are independent."""
+        return Ragged(self.offsets, self.cluster)
 
     @derived
     def discount(self) -> Float:
@@ -362,31 +370,6 @@ def _exp_difference(x: Float, top: Any) -> Float:
     """exp(x - top) where x <= top, and 0 where both are -inf."""
     difference = x - np.where(np.isneginf(top), 0.0, top)
     return np.exp(difference, out=difference)
-
-
-def _as_column(name: str, values: ArrayLike, n_steps: int) -> Float:
-    column = np.asarray(unmasked(name, values), dtype=np.float64)
-    if column.shape != (n_steps,):
-        raise ValueError(f"{name} must have shape ({n_steps},), one for each step, got {column.shape}.")
-    if not np.isfinite(column).all():
-        bad = np.flatnonzero(~np.isfinite(column))
-        raise ValueError(
-            f"{name} must be finite; {len(bad)} are not (first: {column[bad[0]]} at step {bad[0]})."
-        )
-    return read_only(column)
-
-
-def _as_log_ratio(values: ArrayLike, n_steps: int) -> Float:
-    column = np.asarray(unmasked("log_ratio", values), dtype=np.float64)
-    if column.shape != (n_steps,):
-        raise ValueError(f"log_ratio must have shape ({n_steps},), one for each step, got {column.shape}.")
-    bad = np.flatnonzero(~(column < np.inf))
-    if len(bad):
-        raise ValueError(
-            f"log_ratio must be finite or -inf; {len(bad)} are not (first: {column[bad[0]]} at step {bad[0]}). "
-            "+inf or nan means that the behaviour policy gives probability 0 to an action that was taken."
-        )
-    return read_only(column)
 
 
 def _as_counts(counts: ArrayLike | LeaveOneOutCounts | None, n: int) -> Counts | None:

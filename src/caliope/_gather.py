@@ -118,6 +118,7 @@ def gather(
         notes=notes,
         features=data.feature_names,
         relative=isinstance(target, Relative),
+        cluster=data.cluster,
     )
 
 

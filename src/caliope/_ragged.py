@@ -99,9 +99,10 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """The layout: lengths, time index, and the blocks of equal length."""
+    """The layout: lengths, time index, the blocks of equal length, and which trajectories are independent."""
 
     offsets: Int  # (n + 1,)
+    cluster: Int | None = None  # (n,), numbers from 0 of those that hang together; None where each is alone
 
     @cached_property
     def lengths(self) -> Int:
@@ -144,6 +145,37 @@ class Ragged:
     def owner(self) -> Int:
         """Trajectory that every step belongs to, (N,)."""
         return np.repeat(np.arange(self.n), self.lengths)
+
+    @cached_property
+    def n_units(self) -> int:
+        """Number of independent units: clusters where there are any, else trajectories."""
+        return self.n if self.cluster is None else int(self.cluster.max()) + 1
+
+    @cached_property
+    def unit(self) -> Int:
+        """Independent unit that every trajectory belongs to, (n,)."""
+        return np.arange(self.n) if self.cluster is None else self.cluster
+
+    @cached_property
+    def unit_of_step(self) -> Int:
+        """Independent unit that every step belongs to, (N,): the groups that no fold may part."""
+        return self.owner if self.cluster is None else self.cluster[self.owner]
+
+    def pool(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Sum a per-trajectory column, (n,) or (n, k), over each independent unit; (n_units,) or (n_units, k)."""
+        if self.cluster is None:
+            return x
+        if x.ndim == 1:
+            return np.bincount(self.cluster, weights=x, minlength=self.n_units)
+        return np.stack([self.pool(column) for column in x.T], axis=1)
+
+    def sum_units(self, x: Float) -> Float:
+        """Sum a per-step column over the steps of each independent unit, (n_units,)."""
+        return self.pool(self.sum_steps(x))
+
+    def se_of_mean(self, x: Float) -> float:
+        r"""Compute the standard error of a mean, :math:`(\sum_g (\sum_{i \in g} (x_i - \bar x))^2)^{1/2} / n`."""
+        return float(np.sqrt((self.pool(x - x.mean()) ** 2).sum()) / self.n)
 
     @cached_property
     def order(self) -> Int | None:

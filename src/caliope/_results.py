@@ -109,6 +109,8 @@ class Estimate:
         What a reader of the value must know.
     conditions : tuple of str
         Clauses that must hold for the value to be right and that no log can show, each to be read after "if".
+    effective_clusters : float, optional
+        Effective number of clusters, by their weights; None without clusters.
 
     Examples
     --------
@@ -125,6 +127,7 @@ class Estimate:
     effective_n: float
     findings: tuple[Finding, ...] = ()
     conditions: tuple[str, ...] = ()
+    effective_clusters: float | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -185,6 +188,7 @@ class Estimate:
             f"{percent(self.interval.level)} interval": self.interval_text,
             "n": str(self.n),
             "effective n": f"{self.effective_n:.1f}",
+            **({} if (k := self.effective_clusters) is None else {"effective clusters": f"{k:.1f}"}),
             "verdict": self.verdict if self.verdict_text == self.verdict else CONDITIONAL,
         }
 
@@ -199,6 +203,7 @@ class Estimate:
             "level": self.interval.level,
             "n": self.n,
             "effective_n": self.effective_n,
+            **({} if (k := self.effective_clusters) is None else {"effective_clusters": k}),
             "verdict": self.verdict,
             "condition": self.condition,
             "findings": " ".join(sorted({f.code for f in self.findings + self.interval.findings})),
@@ -213,6 +218,7 @@ class Estimate:
             "interval": self.shown.to_dict() | {"withheld": self.withheld},
             "n": self.n,
             "effective_n": finite(self.effective_n),
+            "effective_clusters": self.effective_clusters,
             "verdict": self.verdict,
             "condition": self.condition,
             "findings": [finding.to_dict() for finding in self.findings],

@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from caliope._clusters import as_clusters, deal_folds, number_clusters, sample_clusters
 from caliope._ragged import Bool, Float, Int, Ragged, check_offsets, read_only
 from caliope._validation import (
     Locator,
@@ -69,6 +70,9 @@ class Trajectories:
         are as many actions as names.
     unit : str
         What one trajectory is in your own words, such as ``"visit"``; a report uses it.
+    cluster : array-like of shape (n,), optional
+        The cluster of each trajectory, by any label: its site, or the person behind several visits. Trajectories of
+        one cluster stay together in folds and resamples. By default all trajectories are independent.
 
     Examples
     --------
@@ -92,6 +96,7 @@ class Trajectories:
     action_names: tuple[str, ...] | None  # n_actions of them
     unit: str
     ends_stated: bool = field(default=False, init=False)  # whether terminated was given
+    cluster: NDArray[Any] | None = None  # (n,)
 
     def __init__(
         self,
@@ -108,6 +113,7 @@ class Trajectories:
         calendar: ArrayLike | None = None,
         action_names: Sequence[str] | None = None,
         unit: str = "trajectory",
+        cluster: ArrayLike | None = None,
     ) -> None:
         x = as_states(states)
         starts = check_offsets(offsets, len(x))
@@ -139,6 +145,7 @@ class Trajectories:
             "action_names": as_action_names(action_names, count),
             "unit": as_unit(unit),
             "ends_stated": terminated is not None,
+            "cluster": as_clusters(cluster, n, called),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -190,6 +197,7 @@ class Trajectories:
             "columns": MappingProxyType({k: read_only(x[rows]) for k, x in self.columns.items()}),
             "ids": read_only(self.ids[run]),
             "calendar": read_only(self.calendar[run]),
+            "cluster": None if self.cluster is None else read_only(self.cluster[run]),
         }
         for name, value in values.items():
             object.__setattr__(part, name, value)
@@ -207,8 +215,8 @@ class Trajectories:
 
     @cached_property
     def layout(self) -> Ragged:
-        """How the steps lie in memory."""
-        return Ragged(self.offsets)
+        """How the steps lie in memory, and which trajectories are independent."""
+        return Ragged(self.offsets, None if self.cluster is None else number_clusters(self.cluster))
 
     @property
     def n_steps(self) -> int:
@@ -219,6 +227,10 @@ class Trajectories:
     def units(self) -> str:
         """The plural of ``unit``."""
         return plural(self.unit)
+
+    @property
+    def _independent(self) -> str:
+        return "trajectories" if self.layout.cluster is None else "clusters"
 
     @property
     def lengths(self) -> Int:
@@ -243,13 +255,16 @@ class Trajectories:
     def subsample(self, max_steps: int, *, rng: np.random.Generator | None = None) -> Int:
         """Numbers of whole trajectories with about ``max_steps`` steps, sorted; of all where the log is shorter.
 
-        Drawn at random, or, without ``rng``, spread evenly over the log.
+        Drawn at random, or, without ``rng``, spread evenly over the log. What is drawn are whole clusters, if there
+        are any; a share of each, where fewer than 30 of them would be drawn.
         """
         if self.n_steps <= max_steps:
             return np.arange(len(self))
         size = self.enough(max_steps)
         if rng is None:
             return np.unique(np.linspace(0, len(self) - 1, size).astype(np.int64))
+        if self.layout.cluster is not None:
+            return sample_clusters(self.layout.cluster, size, rng)
         return np.sort(rng.choice(len(self), size, replace=False))
 
     def enough(self, max_steps: int) -> int:
@@ -300,7 +315,7 @@ class Trajectories:
         )
 
     def split(self, share: float, *, rng: int | np.random.Generator) -> tuple[Trajectories, Trajectories]:
-        """Part the trajectories at random: a share of them, and the rest. No trajectory is in both.
+        """Part the trajectories at random: a share of them, and the rest. No trajectory or cluster is in both.
 
         Examples
         --------
@@ -310,22 +325,26 @@ class Trajectories:
         """
         if not 0 < share < 1:
             raise ValueError(f"share must lie between 0 and 1, got {share}.")
-        size = round(share * len(self))
-        if size in (0, len(self)):
-            raise ValueError(f"a share of {share} of {len(self)} trajectories leaves one part empty.")
-        shuffled = np.random.default_rng(rng).permutation(len(self))
-        return self[np.sort(shuffled[:size])], self[np.sort(shuffled[size:])]
+        units, unit = self.layout.n_units, self.layout.unit
+        size = round(share * units)
+        if size in (0, units):
+            raise ValueError(f"a share of {share} of {units} {self._independent} leaves one part empty.")
+        first = np.isin(unit, np.random.default_rng(rng).permutation(units)[:size])
+        return self[first], self[~first]
 
     def fold_of(self, k: int, *, rng: int | np.random.Generator) -> Int:
-        """Deal the trajectories into k folds of about equal size: the fold of each, (n,)."""
-        if not 2 <= k <= len(self):
+        """Deal the trajectories, or whole clusters, into k folds of about equal size: the fold of each, (n,)."""
+        units = self.layout.n_units
+        if not 2 <= k <= units:
             raise ValueError(
-                f"the number of folds must lie between 2 and the {len(self)} trajectories, got {k}."
+                f"the number of folds must lie between 2 and the {units} {self._independent}, got {k}."
             )
+        if self.layout.cluster is not None:
+            return deal_folds(self.layout.cluster, k, np.random.default_rng(rng))
         return np.random.default_rng(rng).permutation(np.arange(len(self)) % k)
 
     def folds(self, k: int, *, rng: int | np.random.Generator) -> list[tuple[Int, Int]]:
-        """Step indices (fit, held out) of k folds that never part a trajectory.
+        """Step indices (fit, held out) of k folds that never part a trajectory or a cluster.
 
         They serve as ``cv=`` for anything in scikit-learn: the rows of a trajectory are near copies of each
         other, so folds over rows would let a model recognise the trajectory it is tested on.

@@ -242,3 +242,30 @@ def as_columns(columns: Mapping[str, ArrayLike] | None, n_steps: int) -> Mapping
     for name, column in arrays.items():
         check_length(f"column {name!r}", column, n_steps, "steps")
     return MappingProxyType({name: read_only(column) for name, column in arrays.items()})
+
+
+def as_step_column(name: str, values: ArrayLike, n_steps: int) -> Float:
+    """Return finite numbers, one per step, (N,)."""
+    column = np.asarray(unmasked(name, values), dtype=np.float64)
+    if column.shape != (n_steps,):
+        raise ValueError(f"{name} must have shape ({n_steps},), one for each step, got {column.shape}.")
+    if not np.isfinite(column).all():
+        bad = np.flatnonzero(~np.isfinite(column))
+        raise ValueError(
+            f"{name} must be finite; {len(bad)} are not (first: {column[bad[0]]} at step {bad[0]})."
+        )
+    return read_only(column)
+
+
+def as_log_ratio(values: ArrayLike, n_steps: int) -> Float:
+    """Return logarithms of ratios, one per step, (N,): finite, or -inf."""
+    column = np.asarray(unmasked("log_ratio", values), dtype=np.float64)
+    if column.shape != (n_steps,):
+        raise ValueError(f"log_ratio must have shape ({n_steps},), one for each step, got {column.shape}.")
+    bad = np.flatnonzero(~(column < np.inf))
+    if len(bad):
+        raise ValueError(
+            f"log_ratio must be finite or -inf; {len(bad)} are not (first: {column[bad[0]]} at step {bad[0]}). "
+            "+inf or nan means that the behaviour policy gives probability 0 to an action that was taken."
+        )
+    return read_only(column)

@@ -260,6 +260,11 @@ def _check(e: Evidence, returns_in: tuple[float, float], level: float) -> tuple[
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise ValueError(f"returns_in must be two finite numbers, low < high, got {returns_in}.")
     refuse_counts(e)
+    if e.cluster is not None:
+        raise ValueError(
+            f"a bound needs independent trajectories, and these belong to {e.layout.n_units} clusters: use bootstrap, "
+            "or keep one trajectory per cluster."
+        )
     if len(e) < 2:
         raise ValueError("a bound needs at least 2 trajectories.")
     if not np.isfinite(e.rho[e.layout.last]).all():

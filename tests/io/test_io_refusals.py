@@ -281,3 +281,43 @@ def test_a_query_that_changes_between_the_two_passes_is_refused(change):
     query = frame.lazy().map_batches(restless, schema=frame.schema)
     with pytest.raises(ValueError, match=r"the LazyFrame gave other rows.*collect\(\)"):
         read_table(query, **ROLES)
+
+
+# -- clusters --
+
+
+def test_the_cluster_of_a_trajectory_is_read_and_only_kept_if_asked():
+    ward = {"ward": ["n", "n", "n", "s", "s", "s", "s"]}
+    data = read({"cluster": "ward"}, **ward)
+    assert data.cluster.tolist() == ["n", "s"]
+    assert not data.columns
+    assert read({"cluster": "ward", "keep": ["ward"]}, **ward)["ward"].tolist() == ward["ward"]
+    assert read({"cluster": "stay"}).cluster.tolist() == [31, 17]
+    assert read({"cluster": "sofa", "states": ["lactate"]}, sofa=[1] * 7).cluster.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            ["n", "n", "n", "s", "s", "t", "t"],
+            r"column 'ward' must be constant within a trajectory to be its cluster; in 1 of 2 it changes \(first: "
+            r"'s' and 't' in trajectory 17, step 2\)",
+        ),
+        ([1, 1, 1, 2, None, 2, 2], "in 1 of 2 it changes"),
+        (["n", "n", "n", None, None, None, None], r"1 of 2 have none \(first: trajectory 17\)"),
+    ],
+)
+def test_a_cluster_that_changes_or_is_missing_is_refused(values, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        read({"cluster": "ward"}, ward=values)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cluster_that_is_not_there_or_is_no_label_is_refused():
+    with pytest.raises(ValueError, match=r"not a column of the table .*'wart'"):
+        read({"cluster": "wart"}, ward=[1] * 7)
+    with pytest.raises(TypeError, match="cluster must name a column by text"):
+        read({"cluster": 3})
+    with pytest.raises(TypeError, match="clusters must be called by numbers or text"):
+        read({"cluster": "ward"}, ward=[[1]] * 7)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from caliope._action_values import OnLog
 from caliope._audit._answers import Answer, answer_ended, answer_learnt_on, answer_recorded_before
 from caliope._cache import Cache
+from caliope._clusters import clusters_of_steps
 from caliope._gather import target_probabilities
 from caliope._policies import MixWithPractice, Relative, TiltOfPractice
 from caliope._ragged import Float, read_only
@@ -67,13 +68,16 @@ def check_inputs(
     work: str | Path | Cache | None,
     ended: Any = None,
     recorded_before: Any = None,
+    cluster: Any = None,
 ) -> AuditInputs:
     """Validate everything but the target policy; raise in one line, with what to do."""
     check_data(data)
-    if len(data) < _FOLDS:
+    data = with_cluster(data, cluster)
+    if data.layout.n_units < _FOLDS:
+        what = "trajectories" if data.layout.cluster is None else "clusters"
         raise ValueError(
-            f"an audit needs {_FOLDS} trajectories at the very least, to weigh some by what is learnt from the others; "
-            f"got {len(data)}."
+            f"an audit needs {_FOLDS} {what} at the very least, to weigh some by what is learnt from the others; "
+            f"got {data.layout.n_units}."
         )
     check_models(models)
     check_gamma(gamma)
@@ -208,6 +212,21 @@ def as_worst(data: Trajectories, worst: Any, gamma: float) -> float | None:
             f"{data.ids[lowest]}); got {worst:g}. Give a return at most that large, or leave worst out."
         )
     return float(worst)
+
+
+def with_cluster(data: Trajectories, cluster: Any) -> Trajectories:
+    """The log with clusters: labels of its trajectories, or the name of a column that is constant in each."""
+    if cluster is None:
+        return data
+    if not isinstance(cluster, str):
+        return data.replace(cluster=cluster)
+    if cluster not in data.columns:
+        raise ValueError(
+            f"cluster names the column {cluster!r}, which the log does not keep; there are {sorted(data.columns)}. "
+            f"Read it with read_table(..., cluster={cluster!r})."
+        )
+    labels = clusters_of_steps(data[cluster], data.offsets, data.ids, name=cluster)
+    return data.replace(cluster=labels)
 
 
 def as_strata(data: Trajectories, by: ArrayLike | None) -> Any:

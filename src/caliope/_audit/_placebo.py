@@ -137,7 +137,7 @@ def run_placebo(data: Trajectories, behaviour: Any, *, gamma: float, rng: int) -
     half = float(special.ndtri(1 - (1 - _LEVEL) / (2 * len(tried)))) * worst.se
     method = f"normal, simultaneous for {len(tried)} policies"
     error = Interval(worst.miss - half, worst.miss + half, _LEVEL, method)
-    se = float(data.returns(gamma).std() / np.sqrt(len(data)))
+    se = data.layout.se_of_mean(data.returns(gamma))
     value, findings = known + worst.miss, _check_miss(worst, known, error, se)
     return Placebo(value, known, error, worst.policy, worst.z, len(tried), len(data), findings)
 
@@ -174,7 +174,7 @@ def _reweigh(data: Trajectories, ratio: Float, predicted: Float, gamma: float) -
     time = data.layout.time
     mean = np.bincount(time, weights=predicted) / np.bincount(time)
     change = data.layout.sum_steps(gamma**time * (ratio - 1) * (predicted - mean[time]))
-    return float(change.mean()), float(change.std() / np.sqrt(len(change)))
+    return float(change.mean()), data.layout.se_of_mean(change)
 
 
 def _predict_returns(data: Trajectories, *, gamma: float, rng: int) -> Float:

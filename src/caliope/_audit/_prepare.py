@@ -136,6 +136,7 @@ def audit(
     gamma: float = 1.0,
     logged: ArrayLike | None = None,
     by: ArrayLike | None = None,
+    cluster: ArrayLike | str | None = None,
     regressor: Any = None,
     level: float = 0.95,
     n_draws: int = 1000,
@@ -172,6 +173,9 @@ def audit(
         compared with the fitted ones.
     by : array-like of shape (N,), optional
         A stratum for every step.
+    cluster : array-like of shape (n,), or str, optional
+        The cluster of every trajectory, such as its site, or the name of a column of ``data``; by default that of
+        ``data``. Folds, resamples and standard errors then keep clusters together.
     regressor : scikit-learn regressor, optional
         For the fitted values; by default extremely randomised trees.
     level : float
@@ -237,6 +241,7 @@ def audit(
         recorded_before=recorded_before,
         rng=rng,
         work=work,
+        cluster=cluster,
     )
     # Before anything is fitted: a target that cannot be evaluated is reported at once.
     asked = check_question(
@@ -258,6 +263,7 @@ def prepare_audit(
     gamma: float = 1.0,
     logged: ArrayLike | None = None,
     by: ArrayLike | None = None,
+    cluster: ArrayLike | str | None = None,
     level: float = 0.95,
     fit_steps: int = 10_000,
     ended: Any = None,
@@ -275,7 +281,7 @@ def prepare_audit(
     ----------
     data : Trajectories
         The log.
-    models, gamma, logged, by, level, fit_steps, ended, recorded_before, rng, progress, work
+    models, gamma, logged, by, cluster, level, fit_steps, ended, recorded_before, rng, progress, work
         As for :func:`~caliope.audit`.
 
     Returns
@@ -308,6 +314,7 @@ def prepare_audit(
         recorded_before=recorded_before,
         rng=rng,
         work=work,
+        cluster=cluster,
     )
     return _prepare(inputs, Stages(progress))
 

@@ -123,6 +123,8 @@ class AuditSettings:
         The worst plausible return of a trajectory, where it was given.
     weights : str
         What was done to the weights, in words.
+    n_clusters : int, optional
+        Clusters that folds and resamples kept together; None where trajectories were independent.
     source : mapping from str to str
         How the log was read, in words; empty if it was not read by the command line.
     """
@@ -146,6 +148,7 @@ class AuditSettings:
     worst: float | None = None
     weights: str = "capped at the mean times sqrt(n) / 3 where a row says so"
     source: Mapping[str, str] = field(default_factory=dict)
+    n_clusters: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values under readable names, for JSON and for a table of settings."""
@@ -160,6 +163,7 @@ class AuditSettings:
             "trajectories fitted on": self.n_fitted_on,
             "trajectories of the negative control and of other choices": self.n_looked_at,
             "target": self.target,
+            "clusters": "none named" if self.n_clusters is None else self.n_clusters,
             **self.answers,
             "strata": self._list_strata(),
             "probabilities logged": self.propensities_logged,

@@ -243,4 +243,5 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answe
         question=asked.text,
         worst=asked.worst,
         answers=answers.to_dict(),
+        n_clusters=None if data.layout.cluster is None else data.layout.n_units,
     )

@@ -202,7 +202,7 @@ def weights_over_time(e: Evidence) -> WeightsOverTime:
         square = float((scaled**2).sum())
         quantiles = np.quantile(log_rho, QUANTILES, method="inverted_cdf") / np.log(10)
         effective = float(scaled.sum()) ** 2 / square if square > 0 else 0.0
-        se = rho.std() / np.sqrt(len(e))
+        se = e.layout.se_of_mean(rho)
         rows.append((*quantiles, rho.mean(), se, effective, reaching[t], np.isneginf(log_rho).mean()))
     table = np.array(rows).T
     under_way = np.array([(lengths > t).sum() for t in steps])

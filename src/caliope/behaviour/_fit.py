@@ -109,7 +109,8 @@ def fit_behaviour(
     Parameters
     ----------
     model : classifier
-        Any unfitted classifier with ``predict_proba``. If its ``fit`` takes ``groups``, these are the trajectories.
+        Any unfitted classifier with ``predict_proba``. If its ``fit`` takes ``groups``, these are the
+        trajectories, or the clusters of the log.
     data : Trajectories
         The log.
     mode : {"same", "cross"}
@@ -119,7 +120,7 @@ def fit_behaviour(
         fitted model exposes ``oof_proba_``, that is used instead of refitting, unless an earlier step of a pipeline
         may have seen the actions.
     folds : int
-        Number of folds in mode ``"cross"``; a fold holds whole trajectories.
+        Number of folds in mode ``"cross"``; a fold holds whole trajectories and whole clusters.
     rng : int or numpy.random.Generator
         Seed of the folds.
 
@@ -137,7 +138,8 @@ def fit_behaviour(
     (326, 3)
     """
     _check(model, data, mode, folds)
-    whole = fit_model(model, data.states, data.actions, data.layout.owner)
+    groups = data.layout.unit_of_step
+    whole = fit_model(model, data.states, data.actions, groups)
     if not hasattr(whole, "predict_proba"):
         raise TypeError(
             f"a behaviour model needs predict_proba, and {type(whole).__name__} has none: use another classifier, or "
@@ -152,7 +154,7 @@ def fit_behaviour(
     else:
         table = np.empty((data.n_steps, data.n_actions))
         for fit, held_out in data.folds(folds, rng=rng):
-            part = fit_model(model, data.states[fit], data.actions[fit], data.layout.owner[fit])
+            part = fit_model(model, data.states[fit], data.actions[fit], groups[fit])
             table[held_out] = action_probabilities(part, data.states[held_out], data.n_actions)
         variants, facts = ("cross",), {"folds": folds}
     if ungrouped := find_ungrouped(model):

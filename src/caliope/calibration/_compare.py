@@ -187,13 +187,14 @@ def compare_policies(
         near = neighbourhoods(
             log, sample_rows(strata, log, n_states, rng), k=k, feature_weights=feature_weights, search=search
         )
+    units = log.layout.n_units
     study = _Study(
         log,
         strata,
         near,
         behaviour_probs,
         target_probs,
-        with_replacement(len(log), len(log), n_draws, rng),
+        with_replacement(units, units, n_draws, rng)[:, log.layout.unit],
         {
             "marginal": log_loss(marginal_baseline(log), log.actions),
             "last action": log_loss(repeat_baseline(log), log.actions),
@@ -206,10 +207,10 @@ def compare_policies(
     details = {name: study.details(table) for name, table in tables.items()}
     caveats = {name: check_held_out(models[name], log) for name in models}
     rows = {name: study.rows(name, detail, caveats[name]) for name, detail in details.items()}
-    losses = {name: log.layout.sum_steps(log_loss(table, log.actions)) for name, table in tables.items()}
+    losses = {name: log.layout.sum_units(log_loss(table, log.actions)) for name, table in tables.items()}
     paper = {name: detail.near.paper_metric(study.shares()).value for name, detail in details.items()}
     barred = tuple(name for name in models if caveats[name])
-    choice = choose(losses, log.lengths, paper, barred=barred)
+    choice = choose(losses, log.layout.pool(log.lengths), paper, barred=barred)
     title = (
         f"Behaviour models on {len(log)} {data.units}, {log.n_steps} steps; {near.k} neighbours of {len(near.rows)} "
         "states"
@@ -368,7 +369,8 @@ class _Study:
         means = sums[drawn > 0] / drawn[drawn > 0]
         ends = [(1 - self.level) / 2, (1 + self.level) / 2]
         low, high = np.quantile(means, ends, method="linear" if np.isfinite(means).all() else "inverted_cdf")
-        return Interval(float(low), float(high), self.level, "bootstrap by trajectory")
+        by = "trajectory" if self.data.layout.cluster is None else "cluster"
+        return Interval(float(low), float(high), self.level, f"bootstrap by {by}")
 
 
 def _sample_log(data: Trajectories, max_steps: int, rng: np.random.Generator) -> tuple[Trajectories, Int]:

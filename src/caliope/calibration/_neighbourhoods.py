@@ -125,11 +125,12 @@ def neighbourhoods(
     if len(np.unique(data.states[: 1 << 14], axis=0)) < 0.99 * min(data.n_steps, 1 << 14):
         # Equal states would all have the same neighbours, and a few rows would represent the whole log.
         x += _JITTER * np.random.default_rng(0).standard_normal(x.shape)
-    others = data.n_steps - (int(data.lengths.max()) if own == "trajectory" else 0)
+    largest = int(data.layout.pool(data.lengths).max())
+    others = data.n_steps - (largest if own == "trajectory" else 0)
     if others < 1:
         raise ValueError("a log of one trajectory has no neighbours beyond it: give more trajectories.")
     finder = NeighbourPolicy(min(k, others), search=search, feature_weights=feature_weights)
-    finder.fit(x, data.actions, groups=data.layout.owner)
+    finder.fit(x, data.actions, groups=data.layout.unit_of_step)
     _, ids = finder.neighbours_of(states, own)
     # Rows left out are -1: move them to the end and cut.
     first = np.argsort(ids < 0, axis=1, kind="stable")[:, : finder.k_]

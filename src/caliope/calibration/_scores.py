@@ -123,7 +123,7 @@ def _frequencies_of_others(data: Trajectories, seen: Int) -> Float:
     total = np.bincount(seen * n_actions + data.actions, minlength=kinds * n_actions).reshape(
         kinds, n_actions
     )
-    key, own = np.unique(data.layout.owner * kinds + seen, return_inverse=True)
+    key, own = np.unique(data.layout.unit_of_step * kinds + seen, return_inverse=True)
     mine = np.bincount(own * n_actions + data.actions, minlength=len(key) * n_actions)
     others = total[seen] - mine.reshape(len(key), n_actions)[own]
     return (others + 1 / n_actions) / (others.sum(axis=1, keepdims=True) + 1)
@@ -210,9 +210,10 @@ def split_loss(
     """
     table, rng = check_table(table, data), np.random.default_rng(rng)
     total = float(loss(table, data.actions).mean())
-    in_first = np.zeros(len(data), dtype=bool)
-    in_first[rng.permutation(len(data))[: len(data) // 2]] = True
-    side = in_first[data.layout.owner]
+    units = data.layout.n_units
+    in_first = np.zeros(units, dtype=bool)
+    in_first[rng.permutation(units)[: units // 2]] = True
+    side = in_first[data.layout.unit_of_step]
     rows = data.layout.rows_of(np.sort(rng.permutation(len(data))[: data.enough(max_steps)]))
     first, second = rows[side[rows]], rows[~side[rows]]
     if not len(first) or not len(second):

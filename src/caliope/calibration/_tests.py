@@ -251,13 +251,16 @@ def weight_moments(e: Evidence, *, n_draws: int = 500, rng: int | np.random.Gene
     weights = np.exp(e.layout.dense(e.log_rho, np.arange(n), carry=True))
     mean = weights.mean(axis=0)
     off = weights - mean
-    se = off.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(e.layout.horizon, np.nan)
+    units = e.layout.n_units
+    off = e.layout.pool(off)
+    spread = np.sqrt((off**2).sum(axis=0) * (units / (units - 1))) if units > 1 else None
+    se = np.full(e.layout.horizon, np.nan) if spread is None else spread / n
     usable = se > 0
     if not usable.any():
         certain = np.isfinite(se).all() and bool((np.abs(mean - 1) < 1e-9).all())
         return WeightMoments(mean, se, AgainstNull(0.0, 0.0, 0.0, 1.0) if certain else _UNKNOWN)
     scaled = off[:, usable] / n / se[usable]
-    largest = np.array([np.abs(rng.choice([-1.0, 1.0], size=n) @ scaled).max() for _ in range(n_draws)])
+    largest = np.array([np.abs(rng.choice([-1.0, 1.0], size=units) @ scaled).max() for _ in range(n_draws)])
     return WeightMoments(mean, se, against_draws(np.abs((mean[usable] - 1) / se[usable]).max(), largest))
 
 
@@ -324,7 +327,9 @@ def kernel_error(
     table = check_table(table, data)
     rng = np.random.default_rng(rng)
     rows = np.sort(rng.choice(data.n_steps, min(n_rows, data.n_steps), replace=False))
-    p, owner = table[rows], data.layout.owner[rows]
+    if data.layout.cluster is not None:  # those of one cluster side by side
+        rows = rows[np.argsort(data.layout.unit_of_step[rows], kind="stable")]
+    p, owner = table[rows], data.layout.unit_of_step[rows]
     error = np.eye(table.shape[1])[data.actions[rows]] - p
     apart = owner[:, None] != owner
     if not apart.any():

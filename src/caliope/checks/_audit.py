@@ -95,9 +95,9 @@ def check_scale(data: Trajectories, ratio: Float) -> Finding | None:
 
     The mean logarithm of p would not see it: probabilities that are all too large always look more likely.
     """
-    by_trajectory = data.layout.sum_steps(ratio - 1)
-    off = float(by_trajectory.sum() / data.n_steps)
-    se = float(np.sqrt((by_trajectory**2).sum()) / data.n_steps)
+    by_unit = data.layout.sum_units(ratio - 1)
+    off = float(by_unit.sum() / data.n_steps)
+    se = float(np.sqrt((by_unit**2).sum()) / data.n_steps)
     if abs(off) < _ILL_SCALED[0] or abs(off) < 4 * se:
         return None
     level: Level = "issue" if abs(off) > _ILL_SCALED[1] else "caution"
@@ -105,9 +105,9 @@ def check_scale(data: Trajectories, ratio: Float) -> Finding | None:
 
 
 def mean_of_steps(data: Trajectories, values: Float) -> tuple[float, float]:
-    """Mean over all steps, and its standard error clustered by trajectory."""
-    totals = data.layout.sum_steps(values)
-    return float(totals.sum() / data.n_steps), cluster_se(totals, data.lengths)
+    """Mean over all steps, and its standard error clustered by trajectory, or by cluster where there are any."""
+    totals = data.layout.sum_units(values)
+    return float(totals.sum() / data.n_steps), cluster_se(totals, data.layout.pool(data.lengths))
 
 
 def effective_by_step(e: Evidence) -> tuple[Int, Float]:

@@ -38,6 +38,7 @@ from caliope.checks import (
     Finding,
     Level,
 )
+from caliope.checks._clusters import check_effective_clusters, note_clusters
 from caliope.checks._counting import REMOVED, count_once, removed_weight
 from caliope.estimators import per_horizon
 from caliope.uncertainty._intervals import difference, influence
@@ -97,7 +98,7 @@ def _check_mean_weight(traits: Traits, e: Evidence) -> Finding | None:
         return None
     with np.errstate(over="ignore"):
         rho = e.rho[e.layout.last]
-        mean, error = float(rho.mean()), float(rho.std() / np.sqrt(len(rho)))
+        mean, error = float(rho.mean()), e.layout.se_of_mean(rho)
     removed = max(sum(removed_weight(note) for note in e.notes), 0.0)
     off = mean - min(max(mean, 1 - removed), 1.0)
     # Two standard errors, although one log in twenty is so by chance: with known probabilities and little overlap the
@@ -225,7 +226,7 @@ def _check_length_law(traits: Traits, e: Evidence) -> Finding | None:
 def _standardise(estimator: Estimator, e: Evidence) -> tuple[float, float]:
     """Divide the value of an estimator by its standard error, 0 where it is no more than rounding; and the value."""
     size, u = float(estimator(e)), influence(estimator, e)
-    error = float(np.sqrt((u**2).sum())) / len(e)
+    error = float(np.sqrt((e.layout.pool(u) ** 2).sum())) / len(e)
     scale = max(float(np.abs(e.returns).max()), float(np.abs(e.v).max()) if e.v is not None else 0.0)
     return (size / error if abs(size) > 1e-9 * scale and error > 0 else 0.0), size
 
@@ -239,12 +240,13 @@ def _test_length_law(e: Evidence) -> float:
     if not inside.shape[1]:
         return 1.0
     target, logged = (ratio[:, None] * inside).mean(axis=0), inside.mean(axis=0)
-    statistic, rank = _test_wald(target - logged, ratio[:, None] * (inside - target) - (inside - logged))
+    u = ratio[:, None] * (inside - target) - (inside - logged)
+    statistic, rank = _test_wald(target - logged, e.layout.pool(u), len(e))
     return float(special.chdtrc(rank, statistic)) if rank else 1.0
 
 
-def _test_wald(difference: Float, u: Float) -> tuple[float, int]:
-    covariance = np.atleast_2d(np.cov(u, rowvar=False)) / len(u)
+def _test_wald(difference: Float, u: Float, n: int) -> tuple[float, int]:
+    covariance = np.atleast_2d(np.cov(u, rowvar=False)) * len(u) / n**2
     rank = int(np.linalg.matrix_rank(covariance))
     return float(difference @ np.linalg.pinv(covariance) @ difference), rank
 
@@ -291,7 +293,7 @@ def _check_values(traits: Traits, e: Evidence) -> Finding | None:
     # What declares nothing may read the values alone.
     if e.v is None or not traits.valued or (traits.weighted and traits.declared):
         return None
-    error = float(e.v[e.layout.first].std()) / np.sqrt(len(e))
+    error = e.layout.se_of_mean(e.v[e.layout.first])
     tests = {"temporal difference": _test_temporal_differences(e)}
     if effective_n(e) >= TESTABLE:
         tests["weighted correction"] = _standardise(difference(wdr, dm), e)
@@ -304,7 +306,7 @@ def _check_values(traits: Traits, e: Evidence) -> Finding | None:
 def _test_temporal_differences(e: Evidence) -> tuple[float, float]:
     v = e.v if e.v is not None else np.zeros(len(e.rewards))
     u = e.sum_steps(e.residual + e.gamma * e.layout.after(v, 0.0))
-    error = float(u.std()) / np.sqrt(len(u))
+    error = e.layout.se_of_mean(u)
     size = float(u.mean())
     return (size / error if abs(size) > 1e-9 * float(np.abs(v).max()) and error > 0 else 0.0), size
 
@@ -312,6 +314,8 @@ def _test_temporal_differences(e: Evidence) -> tuple[float, float]:
 Check = Callable[[Traits, Evidence], Finding | None]
 CHECKS: tuple[Check, ...] = (
     _check_effective_n,
+    check_effective_clusters,
+    note_clusters,
     _check_mean_weight,
     _check_tail,
     _check_outcomes,

@@ -51,7 +51,7 @@ def _check_copies(data: Trajectories) -> Finding | None:
 
 def _check_action_leak(data: Trajectories) -> Finding | None:
     rows = data.layout.rows_of(data.subsample(_STEPS))
-    actions, owner = data.actions[rows], data.layout.owner[rows]
+    actions, owner = data.actions[rows], data.layout.unit_of_step[rows]
     if np.bincount(actions).max() > _COMMON * len(actions):
         return None
     told = [predict_by(column, actions, owner, data.n_actions) for column in data.states[rows].T]
@@ -80,7 +80,7 @@ def _check_outcome_leak(data: Trajectories) -> Finding | None:
     kind = np.searchsorted(values, returns) if few else (returns > np.median(returns)).astype(np.int64)
     if len(np.unique(kind)) < 2 or np.bincount(kind).max() > _COMMON * len(kind):
         return None
-    owner = np.arange(len(data))
+    owner = data.layout.unit
     told = [predict_by(x, kind, owner, int(kind.max()) + 1) for x in data.states[data.layout.first].T]
     return _report_leak(L106, told, data)
 
@@ -134,7 +134,9 @@ def behaviour_findings(data: Trajectories, rows: Int, proba: Float) -> tuple[Fin
     taken = np.eye(proba.shape[1])[actions]
     error = taken - proba
     owner = data.layout.owner[rows]
-    layout = Ragged(np.concatenate([[0], np.flatnonzero(np.diff(owner)) + 1, [len(rows)]]))
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(owner)) + 1, [len(rows)]])
+    units = np.unique(data.layout.unit[owner[starts[:-1]]], return_inverse=True)[1]
+    layout = Ragged(starts, None if data.layout.cluster is None else units)
     found = (
         _unbalanced(error, *_functions(data, rows), layout),
         _over_or_under_confident(error, proba, layout),
@@ -199,6 +201,6 @@ def _certain(logged: Float, actions: Int) -> Finding | None:
 
 
 def _clustered(u: Float, layout: Ragged) -> float:
-    by_trajectory = layout.sum_steps(u)
-    scale = float(np.sqrt((by_trajectory**2).sum()))
-    return float(by_trajectory.sum()) / scale if scale > 0 else 0.0
+    by_unit = layout.sum_units(u)
+    scale = float(np.sqrt((by_unit**2).sum()))
+    return float(by_unit.sum()) / scale if scale > 0 else 0.0

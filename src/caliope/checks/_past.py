@@ -111,13 +111,13 @@ def find_strongest(data: Trajectories, proba: Float, present: Float, functions: 
 
 
 def _clustered(data: Trajectories, product: Float, variance: Float) -> float:
-    """Sum over trajectories in standard errors; never smaller ones than the model implies.
+    """Sum over trajectories, or clusters, in standard errors; never smaller ones than the model implies.
 
     An action that was expected five times and never taken has small errors alone: they would look certain.
     """
-    by_trajectory = data.layout.sum_steps(product)
-    scale = np.sqrt(max(float((by_trajectory**2).sum()), float(variance.sum())))
-    return float(by_trajectory.sum() / scale) if scale > 0 else 0.0
+    by_unit = data.layout.sum_units(product)
+    scale = np.sqrt(max(float((by_unit**2).sum()), float(variance.sum())))
+    return float(by_unit.sum() / scale) if scale > 0 else 0.0
 
 
 def _present(data: Trajectories, proba: Float) -> Float:

@@ -44,6 +44,7 @@ def read_log(study: Study) -> ReadLog:
         time=named.time,
         terminated=ended_column(named),
         keep=_kept_columns(named),
+        cluster=named.cluster,
         n_actions=named.n_actions or len(named.target_columns) or None,
         calendar=named.calendar,
     ).replace(unit=named.unit)
@@ -94,7 +95,7 @@ def _inference_notes(study: Study, named: Study) -> dict[str, str]:
 
 def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
     """Raise for a column to be ignored that is not there, or has another role."""
-    named = ("episode", "action", "reward", "time", "terminated", "ended", "learnt_on")
+    named = ("episode", "action", "reward", "time", "terminated", "ended", "learnt_on", "cluster")
     roles = {name: getattr(study, name) for name in named}
     for name in study.ignore:
         used = [role for role, column in roles.items() if column == name]
@@ -110,7 +111,14 @@ def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
 
 def _numeric_columns(study: Study, types: Mapping[str, Any]) -> tuple[str, ...]:
     used = {study.episode, study.action, study.reward, study.time, ended_column(study), study.calendar}
-    used |= {learnt_column(study), study.recommended, study.propensity, *study.target_columns, *study.ignore}
+    used |= {
+        learnt_column(study),
+        study.cluster,
+        study.recommended,
+        study.propensity,
+        *study.target_columns,
+        *study.ignore,
+    }
     numeric = [
         name
         for name, kinds in types.items()

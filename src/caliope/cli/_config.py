@@ -105,6 +105,9 @@ class Study:
     terminated: str | None = _setting(
         None, COLUMN, LOG, "True where a trajectory ended, False where it was cut off.", printed=True
     )
+    cluster: str | None = _setting(
+        None, COLUMN, LOG, "Cluster of the trajectory, such as a site; kept together.", printed=True
+    )
     ended: str | None = _setting(
         None, ENDED, LOG, "Whether trajectories ended: all, or a column as for --terminated.", printed=True
     )

@@ -36,6 +36,7 @@ class Roles:
     terminated: str | None
     keep: tuple[str, ...]
     calendar: str | None = None
+    cluster: str | None = None
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -49,9 +50,14 @@ class Roles:
         return found if self.terminated is None else (*found, self.terminated)
 
     @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Columns that are kept as they are, the cluster among them."""
+        return self.keep if self.cluster in (None, *self.keep) else (*self.keep, str(self.cluster))
+
+    @cached_property
     def contents(self) -> tuple[str, ...]:
         """Columns that are read besides the keys, each once."""
-        return tuple(dict.fromkeys((*self.states, *self.numbers, *self.keep)))
+        return tuple(dict.fromkeys((*self.states, *self.numbers, *self.labels)))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -66,7 +72,7 @@ class Roles:
     @cached_property
     def floats(self) -> frozenset[str]:
         """Columns that are used as floating-point numbers only."""
-        return self.measures - {*self.keep}
+        return self.measures - {*self.labels}
 
 
 def as_names(part: str, names: Any) -> tuple[str, ...]:
@@ -141,6 +147,8 @@ def check_roles(roles: Roles) -> None:
     for part in ("states", "keep"):
         for name in getattr(roles, part):
             _check_text(part, name)
+    if roles.cluster is not None:
+        _check_text("cluster", roles.cluster)
     named = [name for name in single.values() if name is not None]
     for name in named:
         if named.count(name) > 1:
@@ -220,6 +228,9 @@ _NEEDS = (
         "Fill in missing values first; in pandas they turn a column of booleans into objects.",
     ),
     _Need("episode", _is_label, "episodes must be called by numbers or text", "Turn the ids into strings."),
+    _Need(
+        "cluster", _is_label, "clusters must be called by numbers or text", "Turn the labels into strings."
+    ),
     _Need(
         "time",
         _is_time,

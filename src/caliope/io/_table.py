@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from caliope._clusters import clusters_of_steps
 from caliope._ragged import Bool, Float, Int
 from caliope._trajectories import Trajectories
 from caliope._validation import as_actions
@@ -61,7 +62,7 @@ def _fill(batches: Iterator[Frame], plan: Plan, roles: Roles, *, dtype: type[np.
         filled.write_states(places, [as_float(batch[name], dtype) for name in roles.states])
         for name in roles.numbers:
             filled.numbers[name][places] = as_float(batch[name])
-        for name in roles.keep:
+        for name in roles.labels:
             filled.write_kept(places, name, as_array(batch[name]))
         start += len(batch)
     return filled
@@ -113,6 +114,7 @@ def read_table(
     keep: str | Sequence[str] = (),
     n_actions: int | None = None,
     calendar: str | None = None,
+    cluster: str | None = None,
 ) -> Trajectories:
     """Read a table with one row per decision.
 
@@ -155,6 +157,9 @@ def read_table(
     calendar : str, optional
         Column that says when an episode began, by its first row: numbers, dates or datetimes (as days since 1970).
         Practice that changes over time is looked for along it; without it, along the order of the file.
+    cluster : str, optional
+        Column with the cluster of the trajectory, numbers or text, such as a site, or the person behind several
+        visits. It must be the same in all rows of a trajectory. Folds and resamples keep clusters together.
 
     Returns
     -------
@@ -178,6 +183,7 @@ def read_table(
         terminated,
         as_names("keep", keep),
         calendar,
+        cluster,
     )
     check_roles(roles)
     table = open_source(source, roles)
@@ -203,6 +209,13 @@ def read_table(
         ids=plan.ids,
         n_actions=count,
         terminated=None if terminated is None else _terminated(columns[terminated]),
-        columns=filled.kept,
+        columns={name: filled.kept[name] for name in roles.keep},
         calendar=moments,
+        cluster=None if cluster is None else _clusters(filled, plan, cluster, episode),
     )
+
+
+def _clusters(filled: _Filled, plan: Plan, name: str, episode: str) -> NDArray[Any]:
+    if name == episode:
+        return plan.ids
+    return clusters_of_steps(filled.kept[name], plan.offsets, plan.ids, name=name)

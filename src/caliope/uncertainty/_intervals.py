@@ -1,9 +1,8 @@
 """Confidence intervals of any estimator: bootstrap, BCa, jackknife, delta method, paired differences.
 
-The unit is always the whole trajectory. The estimator is evaluated again under other counts, so that every
-self-normalised ratio is recomputed on each resample. The intervals measure the sampling of trajectories with
-the weights held fixed. They do not include the error of a fitted behaviour policy, and they run no checks:
-:func:`~caliope.estimate` does.
+The unit is the whole trajectory, or cluster. The estimator is evaluated again under other counts, so that every
+self-normalised ratio is recomputed. The intervals measure the sampling with the weights held fixed: they omit the error
+of a fitted behaviour policy, and they run no checks. :func:`~caliope.estimate` does.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from caliope._ragged import Float, Int
 from caliope._results import Interval
 from caliope._traits import Estimator, core_of, label, name_of, traits_of
 from caliope.checks import U102, U103, U106, U107, Finding
+from caliope.uncertainty._dependence import leave_clusters_out, stretch_for_clusters
 from caliope.uncertainty._resampling import CELLS, Scheme, draws, evaluate, scheme_name, with_replacement
 
 # Share of a denominator above which taking a trajectory away by subtraction loses digits.
@@ -75,7 +75,8 @@ def bootstrap(
     [0.495, 0.592] at 95%, bootstrap, percentile
     """
     values = draws(estimator, e, n_draws=n_draws, scheme=scheme, rng=rng)
-    return percentile_interval(values, level=level, method=scheme_name(scheme))
+    method = scheme_name(scheme, clustered=e.cluster is not None)
+    return stretch_for_clusters(percentile_interval(values, level=level, method=method), estimator, e)
 
 
 def percentile_interval(values: Float, *, level: float, method: str) -> Interval:
@@ -150,7 +151,7 @@ def bca(
     values = draws(estimator, e, n_draws=n_draws, rng=rng)
     method = "bootstrap, BCa"
     findings = failed_draws(values)
-    u = leave_one_out(estimator, e)
+    u = leave_one_out(estimator, e) if e.cluster is None else leave_clusters_out(estimator, e)
     u = u.mean() - u
     if (findings and findings[0].level == "issue") or not np.isfinite(u).all():
         return Interval(np.nan, np.nan, level, method, findings or (_undefined_without_one(u),))
@@ -166,7 +167,7 @@ def bca(
     if not np.isfinite(share).all():
         return Interval(np.nan, np.nan, level, method, (*findings, U107.finding("issue")))
     low, high = np.quantile(values, share)
-    return Interval(float(low), float(high), level, method, findings)
+    return stretch_for_clusters(Interval(float(low), float(high), level, method, findings), estimator, e)
 
 
 def _undefined_without_one(u: Float) -> Finding:
@@ -274,8 +275,8 @@ def jackknife(estimator: Estimator, e: Evidence, *, level: float = 0.95) -> Inte
 
     .. math:: \mathrm{se}^2 = \frac{n - 1}{n} \sum_i \big( \theta_{(i)} - \bar\theta \big)^2
 
-    with n - 1 degrees of freedom. Deterministic, and wider than the delta method where one trajectory has a
-    large weight.
+    with n - 1 degrees of freedom; n counts clusters where there are any. Deterministic, and wider than the delta
+    method where one trajectory has a large weight.
 
     Parameters
     ----------
@@ -300,7 +301,8 @@ def jackknife(estimator: Estimator, e: Evidence, *, level: float = 0.95) -> Inte
     >>> print(jackknife(wis, e))
     [0.497, 0.590] at 95%, jackknife
     """
-    values, n = leave_one_out(estimator, e), len(e)
+    values = leave_one_out(estimator, e) if e.cluster is None else leave_clusters_out(estimator, e)
+    n = e.layout.n_units
     if not np.isfinite(values).all():
         return Interval(np.nan, np.nan, level, "jackknife", (_undefined_without_one(values),))
     se = np.sqrt((n - 1) / n * ((values - values.mean()) ** 2).sum())
@@ -338,12 +340,11 @@ def delta_method(estimator: Estimator, e: Evidence, *, level: float = 0.95) -> I
     >>> print(delta_method(wis, e))
     [0.497, 0.590] at 95%, delta method
     """
-    u, n = influence(estimator, e), len(e)
+    u, n = e.layout.pool(influence(estimator, e)), e.layout.n_units
     if n < 2:
-        raise ValueError("a standard error needs at least 2 trajectories.")
-    return _t_interval(
-        float(estimator(e)), float(np.sqrt((u**2).sum() / (n * (n - 1)))), n, level, "delta method"
-    )
+        raise ValueError("a standard error needs at least 2 trajectories, or 2 clusters.")
+    se = float(np.sqrt((u**2).sum() * n / (n - 1)) / len(e))
+    return _t_interval(float(estimator(e)), se, n, level, "delta method")
 
 
 def _t_interval(value: float, se: float, n: int, level: float, method: str) -> Interval:

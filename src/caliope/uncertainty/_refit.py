@@ -26,6 +26,7 @@ from caliope.behaviour._fit import (
     get_out_of_fold,
     groups_name,
 )
+from caliope.uncertainty._dependence import stretch_for_clusters
 from caliope.uncertainty._intervals import check_level, failed_draws
 from caliope.uncertainty._resampling import evaluate, with_replacement
 
@@ -114,16 +115,16 @@ def refit(
     table = np.asarray(q.on(data)) if hasattr(q, "on") else q
     e = gather(data, target, fitted.probabilities, gamma=gamma, q=table)
     stated = target if isinstance(target, Relative) else target_probabilities(data, target)
-    drawn = []
+    drawn, units = [], data.layout.n_units
     for _ in range(n_refits):
-        counts = with_replacement(len(data), len(data), 1, rng)[0]
+        counts = with_replacement(units, units, 1, rng)[0][data.layout.unit]
         behaviour = _fit_again(model, data, counts, mode=mode, folds=folds, rng=rng)
-        found = _evaluate(estimators, e, data, counts, target=stated, behaviour=behaviour, q=table)
-        drawn.append(found)
+        drawn.append(_evaluate(estimators, e, data, counts, target=stated, behaviour=behaviour, q=table))
     method = f"cheap bootstrap, {n_refits} refits of {type(end_of(model)).__name__}"
     values = [float(estimator(e)) for estimator in estimators]
     columns = np.array(drawn).T
-    return tuple(_cheap_interval(x, y, level, method) for x, y in zip(values, columns, strict=True))
+    found = [_cheap_interval(x, y, level, method) for x, y in zip(values, columns, strict=True)]
+    return tuple(stretch_for_clusters(x, f, e) for x, f in zip(found, estimators, strict=True))
 
 
 def _cheap_interval(value: float, drawn: Float, level: float, method: str) -> Interval:
@@ -186,14 +187,14 @@ def _own(fitted: Any) -> Float | None:
 
 def _fit(model: Any, data: Trajectories, rows: Int, counts: Float) -> tuple[Any, Int]:
     """Fit to rows, each as often as its trajectory was drawn; and the rows as they were given to the model."""
-    times = counts[data.layout.owner[rows]].astype(np.int64)
+    times = counts[data.layout.owner[rows]].astype(np.int64)  # with clusters, as often as its cluster
     name = _weight_name(model)
     rows = np.repeat(rows, times) if name is None else rows[times > 0]
-    x, actions, owner = data.states[rows], data.actions[rows], data.layout.owner[rows]
+    x, actions, unit = data.states[rows], data.actions[rows], data.layout.unit_of_step[rows]
     if name is None or (actions == actions[0]).all():
-        return fit_model(model, x, actions, owner), rows
+        return fit_model(model, x, actions, unit), rows
     groups = groups_name(model)
-    given = {name: counts[owner]} | ({} if groups is None else {groups: owner})
+    given = {name: counts[data.layout.owner[rows]]} | ({} if groups is None else {groups: unit})
     return clone(model).fit(x, actions, **given), rows
 
 

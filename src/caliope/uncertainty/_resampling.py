@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from caliope._evidence import Evidence, refuse_counts
-from caliope._ragged import Float, read_only
+from caliope._ragged import Float, Int, read_only
 from caliope._traits import Estimator, name_of
 
 # n, size, n_draws, rng -> counts (n_draws, n).
@@ -123,14 +123,21 @@ def count_blocks(
     *,
     size: int | None = None,
     scheme: Scheme = with_replacement,
+    cluster: Int | None = None,
     rng: np.random.Generator,
 ) -> Iterator[Float]:
-    """Yield the counts of n_draws resamples in blocks; the size of the blocks does not affect the numbers."""
+    """Yield the counts of n_draws resamples in blocks; the size of the blocks does not affect the numbers.
+
+    With clusters, whole clusters are resampled, and each trajectory is counted as often as its cluster.
+    """
     if n_draws < 1:
         raise ValueError(f"n_draws must be at least 1, got {n_draws}.")
+    units = n if cluster is None else int(cluster.max()) + 1
+    drawn = units if size is None else max(1, round(size * units / n))
     rows = max(1, CELLS // n)
     for start in range(0, n_draws, rows):
-        yield read_only(scheme(n, n if size is None else size, min(rows, n_draws - start), rng))
+        counts = scheme(units, drawn, min(rows, n_draws - start), rng)
+        yield read_only(counts if cluster is None else counts[:, cluster])
 
 
 def draws(
@@ -142,7 +149,7 @@ def draws(
     scheme: Scheme = with_replacement,
     rng: int | np.random.Generator,
 ) -> Float:
-    """Evaluate an estimator on resamples of whole trajectories.
+    """Evaluate an estimator on resamples of whole trajectories, or of whole clusters where the evidence has them.
 
     Parameters
     ----------
@@ -153,7 +160,7 @@ def draws(
     n_draws : int
         Number of resamples.
     size : int, optional
-        Trajectories per resample; by default as many as in the log.
+        Trajectories per resample; by default as many as in the log. Of clusters, about so many trajectories.
     scheme : callable
         How trajectories are resampled: ``with_replacement`` or ``bayesian``.
     rng : int or Generator
@@ -172,7 +179,8 @@ def draws(
     [3.667, 1.0, 1.0, 4.333]
     """
     refuse_counts(e)
-    blocks = count_blocks(len(e), n_draws, size=size, scheme=scheme, rng=np.random.default_rng(rng))
+    generator = np.random.default_rng(rng)
+    blocks = count_blocks(len(e), n_draws, size=size, scheme=scheme, cluster=e.cluster, rng=generator)
     return np.concatenate([evaluate(estimator, e, counts) for counts in blocks])
 
 
@@ -209,8 +217,10 @@ def _log_spread(e: Evidence) -> float:
     return float(high - low)
 
 
-def scheme_name(scheme: Scheme) -> str:
+def scheme_name(scheme: Scheme, *, clustered: bool = False) -> str:
     """Name the percentile interval of a resampling scheme."""
+    if clustered:
+        return f"{scheme_name(scheme)}, whole clusters"
     names: dict[Scheme, str] = {with_replacement: "bootstrap, percentile", bayesian: "Bayesian bootstrap"}
     return names.get(scheme, f"percentiles of {getattr(scheme, '__name__', 'draws')}")
 

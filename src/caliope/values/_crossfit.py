@@ -41,6 +41,8 @@ class CrossFittedQ:
         The log.
     gamma : float
         The discount.
+    fold : array of shape (n,), optional
+        The fold of each trajectory.
 
     Examples
     --------
@@ -57,6 +59,7 @@ class CrossFittedQ:
     models: tuple[FittedQ | TimeIndexedQ, ...]
     data: Trajectories
     gamma: float
+    fold: Int | None = None
 
     def on(self, data: Trajectories) -> Float:
         """Return the values for the log that was cross-fitted, a copy of it or a selection from it, (N, A).
@@ -221,7 +224,7 @@ def _cross_fit(
         others, held_out = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
         models.append(fit(data[others], proba[data.layout.rows_of(others)]))
         table[data.layout.rows_of(held_out)] = models[-1].on(data[held_out])
-    return CrossFittedQ(read_only(table), tuple(models), data, gamma)
+    return CrossFittedQ(read_only(table), tuple(models), data, gamma, read_only(fold))
 
 
 def fit_default_values(
@@ -304,8 +307,13 @@ def _predict_others(data: Trajectories, which: Int, fitted: CrossFittedQ) -> Flo
     table = np.empty((data.n_steps, data.n_actions))
     table[data.layout.rows_of(which)] = fitted.table
     new = np.setdiff1d(np.arange(len(data)), which)
+    turns = np.arange(len(new)) % len(fitted.models)
+    if data.layout.cluster is not None and fitted.fold is not None:
+        # By a model that has not seen the cluster, where some of it was fitted on.
+        fold_of = dict(zip(data.layout.unit[which].tolist(), fitted.fold.tolist(), strict=True))
+        turns = np.array([fold_of.get(c, t) for c, t in zip(data.layout.unit[new], turns, strict=True)])
     for turn, model in enumerate(fitted.models):
-        own = new[turn :: len(fitted.models)]
+        own = new[turns == turn]
         if len(own):
             table[data.layout.rows_of(own)] = model.on(data[own])
     return table
