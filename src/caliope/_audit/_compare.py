@@ -124,7 +124,7 @@ def compare_candidates(inputs: AuditInputs, begin: Stages) -> BehaviourModels:
 
 
 def random_stream(seed: int, use: int) -> np.random.Generator:
-    """One of the independent streams of a seed: 0 samples the log, 1 compares models."""
+    """One of the independent streams of a seed: 0 samples the log, 1 compares models, 6 folds of a learner."""
     return np.random.default_rng(np.random.SeedSequence(seed).spawn(use + 1)[use])
 
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from caliope._action_values import OnLog
 from caliope._audit._answers import Answer, answer_ended, answer_learnt_on, answer_recorded_before
+from caliope._audit._learn import answer_by_folds, check_learner
 from caliope._cache import Cache
 from caliope._clusters import clusters_of_steps
 from caliope._gather import target_probabilities
@@ -53,6 +54,7 @@ class Question:
     text: str
     learnt_on: Answer
     worst: float | None
+    learn: Any = None  # in place of a target
 
 
 def check_inputs(
@@ -105,6 +107,7 @@ def check_question(
     text: Any,
     learnt_on: Any,
     worst: Any,
+    learn: Any,
 ) -> Question:
     """Validate a target policy and how it is evaluated."""
     if regressor is not None and (isinstance(regressor, type) or not hasattr(regressor, "predict")):
@@ -116,9 +119,22 @@ def check_question(
     if not isinstance(text, str):
         raise TypeError(f"question must be text, got {_short(text)}.")
     least = as_worst(inputs.data, worst, inputs.gamma)
-    check_target(inputs.data, target, logged=inputs.logged is not None)
     inputs.cache.keyed({"of values": regressor})
-    return Question(target, regressor, n_draws, text, answer_learnt_on(inputs.data, learnt_on, target), least)
+    if (target is None) == (learn is None):
+        raise TypeError(
+            f"give a target policy or learn, one of the two; got {'none' if learn is None else 'both'}."
+        )
+    if learn is None:
+        check_target(inputs.data, target, logged=inputs.logged is not None)
+        answer = answer_learnt_on(inputs.data, learnt_on, target)
+    else:
+        check_learner(learn)
+        if learnt_on is not None:
+            raise TypeError(
+                "learnt_on is answered by learn, which never sees what it is evaluated on: leave it out."
+            )
+        answer = answer_by_folds(inputs.data)
+    return Question(target, regressor, n_draws, text, answer, least, learn)
 
 
 def check_data(data: Any) -> None:

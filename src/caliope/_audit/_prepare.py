@@ -83,8 +83,9 @@ class PreparedAudit:
 
     def audit(
         self,
-        target: Any,
+        target: Any = None,
         *,
+        learn: Any = None,
         regressor: Any = None,
         n_draws: int = 1000,
         question: str = "",
@@ -98,6 +99,8 @@ class PreparedAudit:
         ----------
         target : Policy, array of shape (N, A), or a policy stated relative to practice (``mix``, ``tilt``)
             The target policy.
+        learn : callable, classifier or regressor, optional
+            In place of a target its learner, as for :func:`~caliope.audit`.
         regressor : scikit-learn regressor, optional
             For the fitted values; by default extremely randomised trees.
         n_draws : int
@@ -124,15 +127,17 @@ class PreparedAudit:
             text=question,
             learnt_on=learnt_on,
             worst=worst,
+            learn=learn,
         )
         return run_audit(self, asked, Stages(progress))
 
 
 def audit(
     data: Trajectories,
-    target: Any,
+    target: Any = None,
     models: Mapping[str, Any] | None = None,
     *,
+    learn: Any = None,
     gamma: float = 1.0,
     logged: ArrayLike | None = None,
     by: ArrayLike | None = None,
@@ -166,6 +171,11 @@ def audit(
     models : mapping from name to unfitted classifier, optional
         Candidates for the behaviour policy, the simpler ones first; by default
         :func:`~caliope.behaviour.candidate_models`.
+    learn : callable, unfitted classifier or unfitted regressor, optional
+        In place of a target its learner. It is fitted across 5 folds, and each trajectory is evaluated with the
+        policy that has not seen it. A function takes a log and returns a policy, a mixture of one with practice, or
+        a function from a log to probabilities (N, A). A classifier imitates the actions of the log. A regressor makes
+        the greedy policy of :func:`~caliope.values.fitted_q_iteration`.
     gamma : float
         Discount in [0, 1].
     logged : array-like of shape (N,), optional
@@ -252,6 +262,7 @@ def audit(
         text=question,
         learnt_on=learnt_on,
         worst=worst,
+        learn=learn,
     )
     return run_audit(_prepare(inputs, Stages(progress)), asked, Stages(progress))
 

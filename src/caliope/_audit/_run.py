@@ -10,8 +10,9 @@ import numpy as np
 
 from caliope._audit._answers import Answers
 from caliope._audit._benchmark import MAX_STEPS, ColumnStrength, benchmark_columns
-from caliope._audit._compare import name_facts
-from caliope._audit._inputs import AuditInputs, Question
+from caliope._audit._compare import name_facts, random_stream
+from caliope._audit._inputs import AuditInputs, Question, check_target
+from caliope._audit._learn import FOLDS, LearntPolicy, learn_across_folds, name_of_learner
 from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit, AuditSettings, Stages
 from caliope._audit._summary import summarise
 from caliope._estimate import estimate
@@ -37,7 +38,7 @@ from caliope.checks._counting import count_once
 from caliope.estimators import phwdr, phwis
 from caliope.sensitivity import SHRUNK, OtherChoice, breakdown, find_influential, try_other_choices
 from caliope.uncertainty._intervals import difference
-from caliope.values._crossfit import fit_default_values
+from caliope.values._crossfit import fit_default_values, fit_values_by_fold
 from caliope.weights import clip_weights
 
 if TYPE_CHECKING:
@@ -47,11 +48,19 @@ if TYPE_CHECKING:
 def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     """Evaluate the target policy of a question, which has been validated."""
     inputs, data, chosen = prepared.inputs, prepared.data, prepared.chosen
+    learnt = None if asked.learn is None else _learn(inputs, asked, begin)
+    if learnt is not None:
+        asked = replace(asked, target=learnt.target)
+        check_target(data, asked.target, logged=inputs.logged is not None)
     with begin("fitting values"):
         target_probs = target_probabilities(data, asked.target, chosen)
         # An absolute target is asked once; one relative to practice is stated anew for every behaviour model.
         target = asked.target if isinstance(asked.target, Relative) else target_probs
-        q, how = _fit_values(prepared, asked, target_probs)
+        q, how = (
+            _fit_values(prepared, asked, target_probs)
+            if learnt is None
+            else _fit_values_by_fold(prepared, asked, learnt)
+        )
     with begin("gathering evidence"):
         evidence = gather(data, target, prepared.behaviour, gamma=inputs.gamma, q=q)
         capped = clip_weights(evidence)
@@ -102,6 +111,12 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     )
 
 
+def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:
+    with begin("learning the policy across folds"):
+        rng = random_stream(inputs.seed, 6)
+        return learn_across_folds(inputs.data, asked.learn, gamma=inputs.gamma, rng=rng)
+
+
 def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> tuple[Float, str]:
     """Values of all actions under the target, (N, A), and how they were fitted; kept apart from the models."""
     inputs = prepared.inputs
@@ -122,6 +137,21 @@ def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -
         ),
     )
     return found
+
+
+def _fit_values_by_fold(prepared: PreparedAudit, asked: Question, learnt: LearntPolicy) -> tuple[Float, str]:
+    """Values of a learnt policy, (N, A): in each fold for the policy, and from the outcomes, of the other folds."""
+    inputs = prepared.inputs
+    return fit_values_by_fold(
+        inputs.data,
+        learnt.fold,
+        lambda j, which: learnt.without(j, which, prepared.chosen.probabilities),
+        regressor=asked.regressor,
+        gamma=inputs.gamma,
+        rng=inputs.seed,
+        fitted_on=prepared.models.fitted_on,
+        work=inputs.cache,
+    )
 
 
 def estimate_all(
@@ -221,10 +251,17 @@ def _attach(row: Estimate, findings: Sequence[Finding], answers: Answers, data: 
     return replace(row, findings=told, interval=interval, conditions=conditions)
 
 
+def _describe(asked: Question) -> str:
+    """The kind of the target policy."""
+    if asked.learn is not None:
+        return f"learnt across {FOLDS} folds by {name_of_learner(asked.learn)}"
+    policy = hasattr(asked.target, "predict_proba") or isinstance(asked.target, Relative)
+    return type(asked.target).__name__ if policy else "probabilities, as an array"
+
+
 def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answers) -> AuditSettings:
     inputs, data = prepared.inputs, prepared.data
     logged = inputs.logged is not None
-    policy = hasattr(asked.target, "predict_proba") or isinstance(asked.target, Relative)
     return AuditSettings(
         gamma=inputs.gamma,
         level=inputs.level,
@@ -238,7 +275,7 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answe
         behaviour=LOGGED if logged else f"{prepared.comparison.recommended}, cross-fitted",
         candidates=tuple(prepared.models.fitted),
         values=how,
-        target=type(asked.target).__name__ if policy else "probabilities, as an array",
+        target=_describe(asked),
         strata=() if inputs.strata is None else tuple(sorted({str(x) for x in inputs.strata})),
         question=asked.text,
         worst=asked.worst,

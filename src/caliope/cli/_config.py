@@ -140,6 +140,13 @@ class Study:
     policy: str | None = _setting(
         None, OBJECT, TARGET, "Target policy: an object of a Python module, whose code is run.", printed=True
     )
+    learn: str | None = _setting(
+        None,
+        OBJECT,
+        TARGET,
+        "Target policy: its learner, an object of a Python module, fitted across folds.",
+        printed=True,
+    )
     soften: float | None = _setting(
         None, SHARE, TARGET, "Leave this share of the decisions to current practice.", printed=True
     )
@@ -176,7 +183,7 @@ class Study:
 
 
 SETTINGS: Mapping[str, Setting] = {each.name: each.metadata["setting"] for each in fields(Study)}
-TARGETS = ("target_columns", "recommended", "model", "policy")
+TARGETS = ("target_columns", "recommended", "model", "policy", "learn")
 _LISTS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED))
 _PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, PAGE))
 
@@ -311,7 +318,11 @@ def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
     targets, found = [name for name in TARGETS if name in values], []
     if len(targets) != 1:
         problem = f"both {' and '.join(targets)} are given" if targets else "the target policy is missing"
-        found.append(f"{problem}: give one of target_columns, recommended, model or policy")
+        found.append(f"{problem}: give one of target_columns, recommended, model, policy or learn")
+    if "learn" in values and "learnt_on" in values:
+        found.append(
+            "learn answers learnt_on, since it never sees what it is evaluated on: leave learnt_on out"
+        )
     if "soften" in values and "propensity" in values:
         found.append(
             "soften needs the behaviour policy's probabilities of all actions, and propensity holds those of the "

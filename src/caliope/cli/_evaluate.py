@@ -99,11 +99,12 @@ def _run_audit(study: Study, display: Display, work: str | None) -> tuple[Audit,
         log = read_log(study)
         target = target_of(study, log.data)
         models = behaviour_models(study, target.data)
-    display.expect(_AUDIT_STAGES + len(models))
+    display.expect(_AUDIT_STAGES + len(models) + (target.learn is not None))
     found = audit(
         target.data,
         target.policy,
         models,
+        learn=target.learn,
         gamma=study.gamma,
         logged=propensities_of(study, log.data),
         by=strata_of(study, target.data),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from caliope._audit._learn import check_learner, soften
 from caliope._policies import Relative, TiltOfPractice, mix, practice
 from caliope._ragged import Int
 from caliope._trajectories import Trajectories
@@ -56,10 +57,13 @@ class Target:
     policy: Any
     data: Trajectories
     question: str
+    learn: Any = None  # in place of a policy
 
 
 def target_of(study: Study, data: Trajectories) -> Target:
     """Find the policy of a study; the log is widened if the policy knows actions that were never logged."""
+    if study.learn is not None:
+        return _learner_of(study, study.learn, data)
     policy, data, words = _named_policy(study, data)
     if isinstance(policy, TiltOfPractice) and study.propensity is not None:
         raise ValueError(
@@ -71,11 +75,27 @@ def target_of(study: Study, data: Trajectories) -> Target:
     if isinstance(policy, Relative):
         raise ValueError(f"{study.policy} is stated relative to practice already: leave --soften out.")
     share = 1 - study.soften
-    question = (
-        f"What would be achieved by following {words} in {share:.4g} of the decisions, and current practice in the "
-        f"other {study.soften:.4g}? This is not the value of the policy itself: it was softened, as asked."
-    )
+    question = _softened_question(words, share, study.soften)
     return Target(mix(practice, policy, share), data, question)
+
+
+def _learner_of(study: Study, name: str, data: Trajectories) -> Target:
+    """The learner of a study; softened, its policy is followed in a share of the decisions."""
+    learner = import_object(name)
+    check_learner(learner)
+    words = f"a policy learnt by {name}"
+    if study.soften is None:
+        return Target(None, data, f"What would be achieved by following {words}?", learner)
+    share = 1 - study.soften
+    question = _softened_question(words, share, study.soften)
+    return Target(None, data, question, soften(learner, share, study.gamma))
+
+
+def _softened_question(words: str, share: float, rest: float) -> str:
+    return (
+        f"What would be achieved by following {words} in {share:.4g} of the decisions, and current practice in the "
+        f"other {rest:.4g}? This is not the value of the policy itself: it was softened, as asked."
+    )
 
 
 def _named_policy(study: Study, data: Trajectories) -> tuple[Any, Trajectories, str]:
@@ -129,7 +149,7 @@ _EXPECTED = (
 )
 
 
-def find_policy(name: str) -> Any:
+def import_object(name: str) -> Any:
     """Import the object called ``module:object``; modules are also looked for in the current folder."""
     module, colon, path = name.partition(":")
     if not colon or not module or not path:
@@ -145,6 +165,12 @@ def find_policy(name: str) -> Any:
         raise ValueError(
             f"{name} cannot be found: {error}. Run the command in the folder of the module, or install it."
         ) from None
+    return found
+
+
+def find_policy(name: str) -> Any:
+    """Import a policy; raise unless it is one."""
+    found = import_object(name)
     if not (isinstance(found, Relative) or _gives_probabilities(found) or _takes_a_log(found)):
         raise TypeError(f"{name} is {_describe(found)}, and a policy must {_EXPECTED}.")
     return found

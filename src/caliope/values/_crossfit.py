@@ -283,13 +283,48 @@ def fit_default_values(
         fitted = cross_fitted_q_by_time(part, proba, chosen, gamma=gamma, folds=2, rng=rng)
     else:
         fitted = cross_fitted_q(
-            part, proba, chosen, gamma=gamma, n_iterations=_rounds(part), folds=2, rng=rng, work=work
+            part, proba, chosen, gamma=gamma, n_iterations=enough_rounds(part), folds=2, rng=rng, work=work
         )
-    how = "by step" if by_step else f"{_rounds(part)} rounds"
+    how = "by step" if by_step else f"{enough_rounds(part)} rounds"
     return _predict_others(data, which, fitted), f"{type(chosen).__name__}, {how}, cross-fitted"
 
 
-def _rounds(part: Trajectories) -> int:
+def fit_values_by_fold(
+    data: Trajectories,
+    fold: Int,
+    probs_without: Callable[[int, Int], Float],
+    *,
+    regressor: Any = None,
+    gamma: float,
+    rng: int,
+    fitted_on: Int,
+    work: str | Path | Cache | None = None,
+) -> tuple[Float, str]:
+    """Fit the values of a policy that differs by fold: those of fold j without it, for the policy learnt without it.
+
+    ``probs_without(j, trajectories)`` are the probabilities of the policy that was learnt without fold j. No outcome of
+    fold j reaches its values, neither through the regression nor through a policy that was learnt on it. Otherwise as
+    :func:`fit_default_values`.
+    """
+    chosen = default_regressor(data, random_state=rng) if regressor is None else regressor
+    by_step = _is_capped(data.part(fitted_on))
+    n_rounds = enough_rounds(data.part(fitted_on))
+    table = np.empty((data.n_steps, data.n_actions))
+    for j in np.unique(fold).tolist():
+        others, held_out = fitted_on[fold[fitted_on] != j], np.flatnonzero(fold == j)
+        part, proba = data[others], np.round(probs_without(j, others), 12)
+        model: FittedQ | TimeIndexedQ
+        if by_step:
+            model = fitted_q_by_time(part, proba, chosen, gamma=gamma)
+        else:
+            model = fitted_q(part, proba, chosen, gamma=gamma, n_iterations=n_rounds, work=work)
+        table[data.layout.rows_of(held_out)] = model.on(data[held_out])
+    how = "by step" if by_step else f"{n_rounds} rounds"
+    return table, f"{type(chosen).__name__}, {how}, fitted without the fold that they evaluate"
+
+
+def enough_rounds(part: Trajectories) -> int:
+    """Rounds of fitted Q that an audit makes."""
     return min(part.layout.horizon, _ROUNDS)
 
 

@@ -1,0 +1,169 @@
+"""A policy given as its learner: learnt across folds, so that no trajectory evaluates what was learnt on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier, is_regressor
+
+from caliope._action_values import OnLog
+from caliope._audit._answers import Answer
+from caliope._gather import target_probabilities
+from caliope._policies import MixWithPractice, Policy, Relative
+from caliope._ragged import Float, Int
+from caliope._trajectories import Trajectories
+from caliope.checks import Q106
+from caliope.values._crossfit import enough_rounds
+from caliope.values._fqe import fitted_q_iteration
+
+FOLDS = 5
+Learner = Callable[[Trajectories], Any]
+_NEEDED = (
+    "learn must be a function from a log to a policy, or an unfitted classifier or regressor of the kind of "
+    "scikit-learn"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class LearntPolicy:
+    """Policies that were learnt across folds by trajectory: each evaluates the fold that it has not seen.
+
+    Attributes
+    ----------
+    data : Trajectories
+        The log.
+    fold : array of shape (n,)
+        Fold of each trajectory.
+    policies : tuple
+        The policy that was learnt without each fold.
+    share : float or None
+        Share of the decisions that the policy takes, where the learner returns a mixture with practice.
+    """
+
+    data: Trajectories
+    fold: Int
+    policies: tuple[Any, ...]
+    share: float | None
+
+    @property
+    def target(self) -> Any:
+        """The target policy: at every step the probabilities of the policy that has not seen the trajectory."""
+        table: Any = np.empty((self.data.n_steps, self.data.n_actions))
+        for j in range(len(self.policies)):
+            own = np.flatnonzero(self.fold == j)
+            table[self.data.layout.rows_of(own)] = self.without(j, own)
+        return table if self.share is None else MixWithPractice(table, self.share)
+
+    def without(self, j: int, which: Int, behaviour: Float | None = None) -> Float:
+        """Probabilities of the policy learnt without fold j, at the steps of some trajectories; mixed with practice."""
+        probs = probabilities_of(self.policies[j], self.data[which])
+        if self.share is None or behaviour is None:
+            return probs
+        return (1 - self.share) * behaviour[self.data.layout.rows_of(which)] + self.share * probs
+
+
+def check_learner(learn: Any) -> None:
+    """Raise unless it can learn a policy from a log."""
+    if isinstance(learn, type):
+        raise TypeError(f"{_NEEDED}; {learn.__name__} is a class: make an object of it.")
+    if not (callable(learn) or (hasattr(learn, "fit") and (is_classifier(learn) or is_regressor(learn)))):
+        what = (
+            "a fitted policy: give it as target" if hasattr(learn, "predict_proba") else type(learn).__name__
+        )
+        raise TypeError(f"{_NEEDED}; got {what}.")
+
+
+def name_of_learner(learn: Any) -> str:
+    """What the settings call it."""
+    return str(getattr(learn, "__name__", type(learn).__name__))
+
+
+def as_function(learn: Any, gamma: float) -> Learner:
+    """The learner as a function from a log to a policy."""
+    if not hasattr(learn, "fit"):
+        return learn
+    if is_classifier(learn):
+        return lambda part: clone(learn).fit(part.states, part.actions)
+    return lambda part: fitted_q_iteration(
+        part, learn, gamma=gamma, n_iterations=enough_rounds(part)
+    ).greedy()
+
+
+def learn_across_folds(
+    data: Trajectories, learn: Any, *, gamma: float, rng: np.random.Generator
+) -> LearntPolicy:
+    """Learn a policy without each fold of trajectories in turn.
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    learn : callable, classifier or regressor
+        A function from a log to a policy; a classifier imitates practice; a regressor makes the greedy policy of fitted
+        Q iteration.
+    gamma : float
+        Discount of fitted Q iteration.
+    rng : Generator
+        Deals the trajectories into folds.
+
+    Returns
+    -------
+    LearntPolicy
+        One policy per fold.
+    """
+    fold, function = data.fold_of(FOLDS, rng=rng), as_function(learn, gamma)
+    policies = tuple(_learn(function, data[fold != j], j) for j in range(FOLDS))
+    shares = {policy.share if isinstance(policy, MixWithPractice) else None for policy in policies}
+    if len(shares) > 1:
+        raise ValueError(
+            "learn must leave the same share of the decisions to practice in every fold, got the shares "
+            f"{sorted(map(str, shares))}: fix the share."
+        )
+    plain = tuple(policy.policy if isinstance(policy, MixWithPractice) else policy for policy in policies)
+    return LearntPolicy(data, fold, plain, shares.pop())
+
+
+def _learn(function: Learner, part: Trajectories, j: int) -> Any:
+    try:
+        policy = function(part)
+    except Exception as error:
+        raise ValueError(
+            f"learn failed on {len(part)} {part.units}, those without fold {j + 1} of {FOLDS}: "
+            f"{type(error).__name__}: {error}."
+        ) from error
+    inner = policy.policy if isinstance(policy, MixWithPractice) else policy
+    if isinstance(inner, Relative) or not (isinstance(inner, Policy | OnLog) or callable(inner)):
+        raise TypeError(
+            "learn must return a policy with predict_proba and classes_, a mixture of one with practice, or a function "
+            f"from a log to probabilities (N, A); got {type(policy).__name__}."
+        )
+    return policy
+
+
+def probabilities_of(policy: Any, part: Trajectories) -> Float:
+    """Probabilities of all actions under a learnt policy, (N, A)."""
+    known = isinstance(policy, Policy | OnLog)
+    return target_probabilities(part, policy if known else np.asarray(policy(part)))
+
+
+def answer_by_folds(data: Trajectories) -> Answer:
+    """What the policy was learnt on, by construction: never on the trajectories that evaluate it."""
+    found = Q106.finding("note", folds=FOLDS, share=1 - 1 / FOLDS, unit=data.unit)
+    return Answer(f"no: learnt across {FOLDS} folds, each time on the other {data.units}", findings=(found,))
+
+
+def soften(learn: Any, share: float, gamma: float) -> Learner:
+    """A learner whose policy is followed in a share of the decisions, and practice in the others."""
+    function = as_function(learn, gamma)
+
+    def softened(part: Trajectories) -> MixWithPractice:
+        policy = function(part)
+        if isinstance(policy, Relative):
+            raise TypeError("the learner returns a mixture with practice already: leave --soften out")
+        return MixWithPractice(policy, share)
+
+    softened.__name__ = name_of_learner(learn)
+    return softened
