@@ -105,7 +105,8 @@ def gather(
     columns.check_support()
     columns.settle()
     note = getattr(behaviour, "note", None)
-    notes = ((note,) if isinstance(note, Finding) else ()) + columns.notes() + value_notes(q, data, gamma)
+    found = columns.notes(sees_more=bool(getattr(behaviour, "added", "")))
+    notes = ((note,) if isinstance(note, Finding) else ()) + found + value_notes(q, data, gamma)
     return Evidence(
         data.rewards,
         columns.log_ratio,
@@ -183,11 +184,12 @@ class _Columns:
         ):
             self.v = self.q.copy()
 
-    def notes(self) -> tuple[Finding, ...]:
+    def notes(self, *, sees_more: bool) -> tuple[Finding, ...]:
         support = _support_notes(self.unsupported)
         if not len(self.sample):
             return support
-        return support + behaviour_findings(self.data, self.sample, np.concatenate(self.sampled))
+        proba = np.concatenate(self.sampled)
+        return support + behaviour_findings(self.data, self.sample, proba, sees_more=sees_more)
 
 
 def target_probabilities(data: Trajectories, target: Any, behaviour: Any = None) -> Float:

@@ -13,6 +13,9 @@ from caliope._ragged import Bool, Float, Int
 from caliope._trajectories import Trajectories
 
 WAVES = 6  # cosines of the order: half a period to three periods over the log
+SLOW = 2  # so many of them are also multiplied by the features
+FEATURES = 50  # of the state, for that
+_PAIRS = 100  # of a previous action and a feature
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +90,17 @@ class Past:
     def mean_state(self) -> Float:
         """Mean of the states so far, without the present one, (N, d)."""
         return self._sum_before(self._states) / np.maximum(self.steps, 1)[:, None]
+
+    @cached_property
+    def pairs(self) -> Float:
+        """The present features after each action, feature by feature, 0 elsewhere, (N, A * paired)."""
+        x = self._states[:, : self.paired]
+        return (x[:, :, None] * self.previous_action[:, None, :]).reshape(len(x), -1)
+
+    @property
+    def paired(self) -> int:
+        """How many features are paired with the previous action: the first ones, in at most 100 pairs."""
+        return min(self.data.states.shape[1], _PAIRS // max(self.data.n_actions, 2))
 
     @cached_property
     def previous_reward(self) -> Float:

@@ -56,7 +56,7 @@ DRIFT = {
 
 def findings(data, model=None):
     fitted = cal.fit_behaviour(model or LogisticRegression(), data, mode="cross", rng=0)
-    return {finding.code: finding for finding in check_past(data, fitted.probabilities)}
+    return {finding.code: finding for finding in check_past(data, fitted.probabilities).findings}
 
 
 @pytest.mark.parametrize("kind", HISTORY)
@@ -192,6 +192,8 @@ def test_the_past_is_that_of_a_plain_loop():
             assert past.previous_state[row] == pytest.approx(x[-1] if t else [0, 0])
             assert past.first_state[row] == pytest.approx(x[0] if t else [0, 0])
             assert past.mean_state[row] == pytest.approx(x.mean(axis=0) if t else [0, 0])
+            pairs = [data.states[row, j] * (t > 0 and a[-1] == k) for j in range(2) for k in range(3)]
+            assert past.pairs[row] == pytest.approx(pairs)
             assert past.previous_reward[row] == (r[-1] if t else 0)
             assert past.sum_of_rewards[row] == pytest.approx(r.sum())
             run = 0
@@ -207,7 +209,7 @@ def test_functions_of_the_past_are_zero_where_there_is_none():
     assert (functions[data.layout.first] == 0).all()
     bandit = cal.Trajectories(np.zeros((9, 1)), [0, 1, 1] * 3, np.zeros(9), np.arange(10))
     assert (past_functions(bandit)[0] == 0).all()
-    assert check_past(bandit, np.full((9, 2), 0.5)) == ()
+    assert check_past(bandit, np.full((9, 2), 0.5)).findings == ()
 
 
 def test_the_order_is_that_of_the_calendar():

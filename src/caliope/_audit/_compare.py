@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caliope._audit._inputs import AuditInputs, check_inputs
+from caliope._audit._remedy import examine_practice, extend_models
 from caliope._audit._result import Progress, Stage, Stages
 from caliope._cache import Cache
 from caliope._ragged import Int
@@ -58,6 +59,12 @@ class BehaviourModels:
             reason = "" if self.comparison.choice is None else f": {self.comparison.choice.reason}"
             raise ValueError(f"no behaviour model can be used{reason}.")
         return self.fitted[self.comparison.recommended]
+
+    @property
+    def alike(self) -> dict[str, FittedBehaviour]:
+        """The models that see as much as the recommended one: only these are alternatives to it."""
+        added = self.recommended.added
+        return {name: each for name, each in self.fitted.items() if each.added == added}
 
 
 def compare_behaviour(
@@ -115,12 +122,44 @@ def compare_candidates(inputs: AuditInputs, begin: Stages) -> BehaviourModels:
             # What was kept has a copy of the log.
             fitted[name] = replace(cache(f"behaviour {name}", fit), data=part)
     with begin("comparing them"):
-        compare = partial(
-            compare_policies, fitted, data, by=inputs.strata, level=inputs.level, rng=random_stream(seed, 1)
+        comparison = _compare(inputs, fitted, cache, "comparison")
+        best = comparison.recommended
+        tests = (
+            None
+            if inputs.logged is not None or not best
+            else examine_practice(data, comparison, fitted[best])
         )
-        comparison = cache.keyed(inputs.strata, inputs.level)("comparison", compare)
-        comparison = replace(comparison, rows=tuple(_name_row(row, data) for row in comparison))
+    if tests is not None and tests.findings:
+        trial = extend_models(data, models, part, tests=tests, seed=seed, cache=cache, begin=begin)
+        fitted |= trial.fitted
+        with begin("comparing them again"):
+            ruled_out = (*models, *trial.failed) if trial.passed else ()
+            comparison = _compare(inputs, fitted, cache, f"comparison with {trial.name}", ruled_out=ruled_out)
+            comparison = replace(comparison, rows=tuple(trial.attach(row, best) for row in comparison))
+            findings = (*findings, trial.report(comparison.recommended))
+    comparison = replace(comparison, rows=tuple(_name_row(row, data) for row in comparison))
     return BehaviourModels(data, which, fitted, comparison, findings, tuple(begin.done))
+
+
+def _compare(
+    inputs: AuditInputs,
+    fitted: Mapping[str, FittedBehaviour],
+    cache: Cache,
+    name: str,
+    *,
+    ruled_out: tuple[str, ...] = (),
+) -> Comparison:
+    compare = partial(
+        compare_policies,
+        fitted,
+        inputs.data,
+        by=inputs.strata,
+        level=inputs.level,
+        ruled_out=ruled_out,
+        rng=random_stream(inputs.seed, 1),
+    )
+    found: Comparison = cache.keyed(inputs.strata, inputs.level)(name, compare)
+    return found
 
 
 def random_stream(seed: int, use: int) -> np.random.Generator:

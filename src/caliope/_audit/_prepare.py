@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -345,7 +346,7 @@ def _prepare(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
         placebo, about = _run_control(inputs, models, practice, cache)
     with begin("fitting other models"):
         name = models.comparison.recommended
-        others = cache("other models", lambda: fit_other_models(models.fitted, name, practice, rng=seed))
+        others = cache("other models", lambda: fit_other_models(models.alike, name, practice, rng=seed))
     if inputs.logged is not None:
         # Weights are made of the logged probabilities: the control speaks of the fitted models alone.
         logged = check_logged(data, inputs.logged, chosen.probabilities)
@@ -358,10 +359,10 @@ def _run_control(
     inputs: AuditInputs, models: BehaviourModels, practice: FittedBehaviour, cache: Cache
 ) -> tuple[Placebo, tuple[Finding, ...]]:
     """The negative control, and what was found; a forest challenges a candidate that is the only one."""
-    part, seed = inputs.data.part(models.fitted_on), inputs.seed
+    seed = inputs.seed
     placebo = run_placebo(practice.data, practice, gamma=inputs.gamma, rng=seed)
     placebo = replace(placebo, findings=tuple(name_facts(f, inputs.data) for f in placebo.findings))
-    if len(models.fitted) > 1:
+    if len(models.alike) > 1:
         return placebo, placebo.findings
-    forest = cache("challenger", lambda: fit_challenger(part, rng=seed))
+    forest = cache("challenger", lambda: models.recommended.fit_again(partial(fit_challenger, rng=seed)))
     return placebo, (*placebo.findings, *check_underfit(forest, models.recommended))

@@ -120,14 +120,16 @@ def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:
 def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> tuple[Float, str]:
     """Values of all actions under the target, (N, A), and how they were fitted; kept apart from the models."""
     inputs = prepared.inputs
-    fitted_on = prepared.models.fitted_on
+    fitted_on, chosen = prepared.models.fitted_on, prepared.chosen
+    # What practice depends on may matter for outcomes too; a regressor of the user's own expects the plain states.
+    data = chosen.widen(inputs.data) if asked.regressor is None else inputs.data
     cache = inputs.cache.keyed(
-        fitted_on, target_probs, {"of values": asked.regressor}, inputs.gamma, inputs.seed
+        fitted_on, target_probs, {"of values": asked.regressor}, inputs.gamma, inputs.seed, chosen.added
     )
     found: tuple[Float, str] = cache(
         "values",
         lambda: fit_default_values(
-            inputs.data,
+            data,
             target_probs,
             asked.regressor,
             gamma=inputs.gamma,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -79,8 +79,21 @@ class FittedBehaviour:
         known, new = np.flatnonzero(place >= 0), data.layout.rows_of(np.flatnonzero(place < 0))
         table[data.layout.rows_of(known)] = self.probabilities[self.data.layout.rows_of(place[known])]
         if len(new):
-            table[new] = action_probabilities(self.model, data.states[new], table.shape[1])
+            table[new] = action_probabilities(self.model, self.widen(data).states[new], table.shape[1])
         return table
+
+    @property
+    def added(self) -> str:
+        """What the model sees beside the state, in words; nothing here."""
+        return ""
+
+    def widen(self, data: Trajectories) -> Trajectories:
+        """The log with all that the model sees in its states; the log itself here."""
+        return data
+
+    def fit_again(self, fit: Callable[[Trajectories], FittedBehaviour]) -> FittedBehaviour:
+        """Fit another model to what this one sees of its own log."""
+        return fit(self.data)
 
     def with_predictions_for(self, data: Trajectories) -> FittedBehaviour:
         """Return a copy that keeps its probabilities for ``data`` instead of its own log."""

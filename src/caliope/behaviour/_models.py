@@ -252,7 +252,7 @@ def _other_k(model: Any, most: int) -> list[int]:
 def _with_k(fitted: FittedBehaviour, k: int, rng: int) -> FittedBehaviour:
     model = clone(fitted.model)
     end_of(model).set_params(k=k)
-    return fit_behaviour(model, fitted.data, mode="cross", rng=rng)
+    return fitted.fit_again(lambda log: fit_behaviour(model, log, mode="cross", rng=rng))
 
 
 def _with_temperature(fitted: FittedBehaviour, practice: FittedBehaviour) -> FittedBehaviour:
@@ -270,6 +270,6 @@ def _on_its_own_log(fitted: FittedBehaviour, practice: FittedBehaviour) -> Fitte
     table = practice.probabilities.copy()
     place = match_trajectories(own, practice.data)
     seen = np.flatnonzero(place >= 0)
-    predicted = action_probabilities(fitted.model, own.states, own.n_actions)
+    predicted = action_probabilities(fitted.model, fitted.widen(own).states, own.n_actions)
     table[practice.data.layout.rows_of(seen)] = predicted[own.layout.rows_of(place[seen])]
     return replace(practice, probabilities=read_only(table), mode="same")

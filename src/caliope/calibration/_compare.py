@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
@@ -121,6 +121,7 @@ def compare_policies(
     n_draws: int = 100,
     level: float = 0.95,
     max_steps: int = 100_000,
+    ruled_out: Collection[str] = (),
     rng: int | np.random.Generator,
 ) -> Comparison:
     """Compare how well behaviour models predict held-out decisions, and recommend one.
@@ -150,6 +151,8 @@ def compare_policies(
         Confidence level; intervals are percentiles over resampled trajectories, with the model held fixed.
     max_steps : int
         Of a longer log, whole trajectories with about this many steps are sampled; the title says so.
+    ruled_out : collection of str
+        Names of models that are ranked and never recommended, for reasons of your own.
     rng : int or Generator
         Seed.
 
@@ -210,7 +213,7 @@ def compare_policies(
     losses = {name: log.layout.sum_units(log_loss(table, log.actions)) for name, table in tables.items()}
     paper = {name: detail.near.paper_metric(study.shares()).value for name, detail in details.items()}
     barred = tuple(name for name in models if caveats[name])
-    choice = choose(losses, log.layout.pool(log.lengths), paper, barred=barred)
+    choice = choose(losses, log.layout.pool(log.lengths), paper, barred=barred, ruled_out=tuple(ruled_out))
     title = (
         f"Behaviour models on {len(log)} {data.units}, {log.n_steps} steps; {near.k} neighbours of {len(near.rows)} "
         "states"

@@ -261,6 +261,8 @@ class Choice:
         Model with the best value of the paper's metric.
     barred : tuple of str
         Models fitted on the trajectories that judge them: ranked, never recommended.
+    ruled_out : tuple of str
+        Models that the caller does not want: ranked, never recommended.
 
     Examples
     --------
@@ -276,6 +278,7 @@ class Choice:
     se: Mapping[str, float]
     by_paper: str
     barred: tuple[str, ...] = ()
+    ruled_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"Recommended: {self.recommended or 'none'}, {self.reason}."]
@@ -286,6 +289,7 @@ class Choice:
         for place, name in enumerate(self.ranking, 1):
             text = "best" if self.behind[name] == 0 else f"{self.behind[name]:+.4f} (se {self.se[name]:.4f})"
             text += ", but judged on what it was fitted on" if name in self.barred else ""
+            text += ", but ruled out by the tests of practice" if name in self.ruled_out else ""
             lines.append(f"  {place}. {name}: log loss {text}")
         return "\n".join(lines)
 
@@ -303,7 +307,12 @@ class Choice:
 
 
 def choose(
-    losses: Mapping[str, Float], lengths: Int, paper: Mapping[str, float], *, barred: tuple[str, ...] = ()
+    losses: Mapping[str, Float],
+    lengths: Int,
+    paper: Mapping[str, float],
+    *,
+    barred: tuple[str, ...] = (),
+    ruled_out: tuple[str, ...] = (),
 ) -> Choice:
     """Choose the first model whose mean loss is within one standard error of the best.
 
@@ -319,6 +328,8 @@ def choose(
         The paper's metric of each model.
     barred : tuple of str
         Models fitted on the same trajectories: ranked, never recommended.
+    ruled_out : tuple of str
+        Models that the caller does not want: ranked, never recommended.
 
     Returns
     -------
@@ -338,7 +349,7 @@ def choose(
     # Among models with an infinite loss, fewer trajectories with such a step are better.
     ruined = {name: int(np.isinf(loss).sum()) for name, loss in losses.items()}
     ranking = tuple(sorted(means, key=lambda name: (means[name], ruined[name], list(losses).index(name))))
-    eligible = [name for name in ranking if name not in barred]
+    eligible = [name for name in ranking if name not in (*barred, *ruled_out)]
     best = eligible[0] if eligible else ranking[0]
     certain = np.isfinite(means[best])
     behind = {name: means[name] - means[best] if certain else means[name] for name in losses}
@@ -351,7 +362,7 @@ def choose(
     close = [
         name
         for name in losses
-        if name not in barred and (name == best or 0 <= behind[name] <= se[name] < np.inf)
+        if name in eligible and (name == best or 0 <= behind[name] <= se[name] < np.inf)
     ]
     recommended = close[0] if close and certain else ""
     if not eligible:
@@ -368,4 +379,4 @@ def choose(
             f"standard error ({se[recommended]:.4f})"
         )
     by_paper = min(paper, key=lambda name: paper[name])
-    return Choice(recommended, reason, ranking, behind, se, by_paper, barred)
+    return Choice(recommended, reason, ranking, behind, se, by_paper, barred, ruled_out)

@@ -128,8 +128,13 @@ _CLEAR, _LARGE = 0.01, 0.05  # mean of error times standardised f: worth a word,
 _CERTAIN = (0.2, 0.5)  # shares of logged actions with probability above 0.99: a caution, an issue
 
 
-def behaviour_findings(data: Trajectories, rows: Int, proba: Float) -> tuple[Finding, ...]:
-    """What the log says against a model that gives the probabilities ``proba`` in the named rows, (m, A)."""
+def behaviour_findings(
+    data: Trajectories, rows: Int, proba: Float, *, sees_more: bool = False
+) -> tuple[Finding, ...]:
+    """What the log says against a model that gives the probabilities ``proba`` in the named rows, (m, A).
+
+    ``sees_more``: it depends on more than the present state.
+    """
     actions = data.actions[rows]
     taken = np.eye(proba.shape[1])[actions]
     error = taken - proba
@@ -142,8 +147,8 @@ def behaviour_findings(data: Trajectories, rows: Int, proba: Float) -> tuple[Fin
         _over_or_under_confident(error, proba, layout),
         _certain(at_actions(proba, actions), actions),
     )
-    past = check_past(data.part(np.unique(owner)), proba)
-    return (*(finding for finding in found if finding is not None), *past)
+    past = check_past(data.part(np.unique(owner)), proba, sees_more=sees_more)
+    return (*(finding for finding in found if finding is not None), *past.findings)
 
 
 def _functions(data: Trajectories, rows: Int) -> tuple[Float, list[str]]:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from caliope._past import WAVES, Order, Past, in_file_order
+from caliope._past import FEATURES, SLOW, WAVES, Order, Past, in_file_order
 from caliope._ragged import Float
 from caliope._trajectories import Trajectories
 from caliope.checks import B107, B108, Check, Finding
 
 _STEPS = 20_000  # looked at, of whole trajectories spread over the log
-_FEATURES = 50  # of the state
 _LEVEL = 1e-3  # of all tests of one finding together
 _SMALL = 0.01  # mean of error times standardised function, below which nothing is said
 _NEW = 0.01  # share of a function's variance that the present must leave unexplained
@@ -54,35 +53,59 @@ class Strongest:
         return self.tests * 2 * special.ndtr(-abs(self.z)) <= _LEVEL and abs(self.effect) >= _SMALL
 
 
-def check_past(data: Trajectories, proba: Float) -> tuple[Finding, ...]:
-    """B107 and B108: errors of the probabilities of all actions, (N, A), that follow the past or the order of a log."""
+@dataclass(frozen=True)
+class PastTests:
+    """What the errors of a model say of its dependence on the past and on the order of the log.
+
+    Attributes
+    ----------
+    past, order : Strongest or None
+        What they follow most of the past, and of the order; None where there is nothing to test.
+    findings : tuple of Finding
+        B107 and B108, where they are clear.
+    """
+
+    past: Strongest | None
+    order: Strongest | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def largest(self) -> float:
+        """The largest z, without its sign."""
+        return max((abs(found.z) for found in (self.past, self.order) if found is not None), default=0.0)
+
+
+def check_past(data: Trajectories, proba: Float, *, sees_more: bool = False) -> PastTests:
+    """Test the probabilities of all actions, (N, A), against functions of the past and of the order of the log.
+
+    Those of a model that sees more than the present are no function of the present: nothing is residualised on them.
+    """
     which = data.subsample(_STEPS)
     proba, data = proba[data.layout.rows_of(which)], data.part(which)
-    present = _present(data, proba)
-    order, where = order_functions(data)
-    changes = _report(B108, data, proba, present, order, where)
-    if changes is not None:
+    present = _present(data, proba[:, :0] if sees_more else proba)
+    functions, where = order_functions(data)
+    order = find_strongest(data, proba, present, functions)
+    changes = _report(B108, order, where)
+    if changes:
         # Where practice changes over the log, what happened before tells when it was.
-        present = np.concatenate([present, order], axis=1)
-    past = _report(B107, data, proba, present, *past_functions(data))
-    return tuple(finding for finding in (past, changes) if finding is not None)
+        present = np.concatenate([present, functions], axis=1)
+    functions, where = past_functions(data)
+    past = find_strongest(data, proba, present, functions)
+    return PastTests(past, order, (*_report(B107, past, where), *changes))
 
 
-def _report(
-    check: Check, data: Trajectories, proba: Float, present: Float, functions: Float, where: Sequence[str]
-) -> Finding | None:
-    worst = find_strongest(data, proba, present, functions)
-    if worst is None or not worst.clear:
-        return None
-    return check.finding(
-        "issue",
-        action=worst.action,
-        often="more" if worst.z > 0 else "less",
-        where=where[worst.function],
-        z=worst.z,
-        effect=abs(worst.effect),
-        tests=worst.tests,
-    )
+def _report(check: Check, found: Strongest | None, where: Sequence[str]) -> tuple[Finding, ...]:
+    if found is None or not found.clear:
+        return ()
+    facts = {
+        "action": found.action,
+        "often": "more" if found.z > 0 else "less",
+        "where": where[found.function],
+        "z": found.z,
+        "effect": abs(found.effect),
+        "tests": found.tests,
+    }
+    return (check.finding("issue", **facts),)
 
 
 def find_strongest(data: Trajectories, proba: Float, present: Float, functions: Float) -> Strongest | None:
@@ -122,21 +145,24 @@ def _clustered(data: Trajectories, product: Float, variance: Float) -> float:
 
 def _present(data: Trajectories, proba: Float) -> Float:
     """What is tested elsewhere: constant, time, features and their squares, and the probabilities, (N, k)."""
-    x = _standardise(data.states[:, :_FEATURES].astype(np.float64))
+    x = _standardise(data.states[:, :FEATURES].astype(np.float64))
     time = _standardise(data.layout.time[:, None].astype(np.float64))
     return np.concatenate([np.ones((len(x), 1)), time, x, _standardise(x**2), _standardise(proba)], axis=1)
 
 
 def past_functions(data: Trajectories) -> tuple[Float, list[str]]:
     """Functions of the past, 0 where there is none, (N, F), and where each of them is large, in words."""
-    past, some = Past(data), Past(data).some
+    past = Past(data)
+    some = past.some
     actions = _names_of_actions(data)
-    names = data.feature_names[:_FEATURES]
+    names = data.feature_names[:FEATURES]
     first = len(names)
     states = [past.previous_state, past.first_state, past.mean_state]
+    means = np.repeat(data.states[:, : past.paired].mean(axis=0, dtype=np.float64), data.n_actions)
     columns = [
         past.previous_action,
         past.action_before_that,
+        past.pairs - means * np.tile(past.previous_action, past.paired),
         past.shares,
         *(x[:, :first] for x in states),
         np.stack([past.previous_reward, past.sum_of_rewards, past.unchanged], axis=1),
@@ -144,6 +170,7 @@ def past_functions(data: Trajectories) -> tuple[Float, list[str]]:
     where = [
         *(f"after action {a}" for a in actions),
         *(f"two steps after action {a}" for a in actions),
+        *(f"where {name} is high after action {a}" for name in names[: past.paired] for a in actions),
         *(f"where action {a} was usual before" for a in actions),
         *(f"where the previous {name} was high" for name in names),
         *(f"where the first {name} was high" for name in names),
@@ -154,7 +181,7 @@ def past_functions(data: Trajectories) -> tuple[Float, list[str]]:
     ]
     functions = np.concatenate(columns, axis=1)
     centre = functions[some].mean(axis=0) if some.any() else 0.0
-    indicators = 2 * len(actions)
+    indicators = (2 + past.paired) * len(actions)
     functions[:, indicators:] = np.where(some[:, None], functions - centre, 0.0)[:, indicators:]
     return functions, where
 
@@ -164,9 +191,9 @@ def order_functions(data: Trajectories) -> tuple[Float, list[str]]:
     calendar = data.calendar
     owner, place = data.layout.owner, "file" if in_file_order(calendar) else "calendar"
     waves = -Order.of(calendar).waves(calendar)
-    x = _standardise(data.states[:, :_FEATURES].astype(np.float64))
-    names = data.feature_names[:_FEATURES]
-    trends = [waves[owner, k : k + 1] * x for k in range(2)]
+    x = _standardise(data.states[:, :FEATURES].astype(np.float64))
+    names = data.feature_names[:FEATURES]
+    trends = [waves[owner, k : k + 1] * x for k in range(SLOW)]
     where = [
         f"late in the {place}",
         f"in the middle of the {place}",
