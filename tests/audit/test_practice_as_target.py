@@ -12,6 +12,9 @@ from caliope._audit._inputs import check_inputs
 from caliope._audit._run import _comparable
 from caliope._ragged import at_actions
 from caliope._results import Table
+from caliope.behaviour import fit_behaviour
+from caliope.behaviour._ensembles import logistic
+from caliope.checks._audit import check_logged
 from caliope.domains import ward
 from caliope.sensitivity import OtherChoice
 from caliope.values import TabularRegressor
@@ -67,3 +70,30 @@ def test_fitted_models_are_not_held_against_recorded_probabilities(log):
     )
     assert _comparable(Table(rows, ""), logged) == [0.5, 0.6]
     assert _comparable(Table(rows, ""), replace(logged, logged=None)) == [0.5, 0.6, 5.0]
+
+
+@pytest.mark.parametrize(("worse", "code"), [(0.0009, "A110"), (0.0011, "A105")])
+def test_logged_probabilities_are_refuted_beyond_a_margin(worse, code):
+    # Two actions at equal chance; a model that is better by so many nats at every decision, without any noise.
+    data = cal.Trajectories(np.zeros((40, 1)), [0, 1] * 20, np.zeros(40), np.arange(41))
+    model = np.eye(2)[data.actions] * 0.5 * np.exp(worse)
+    model += (1 - model.max(axis=1, keepdims=True)) * np.eye(2)[1 - data.actions]
+    (found,) = check_logged(data, np.full(40, 0.5), model)
+    assert found.code == code
+    assert found.numbers["gain"] == pytest.approx(-worse)
+
+
+@pytest.mark.parametrize("n_actions", [2, 10, 46])
+def test_a_constant_is_refuted_where_practice_depends_on_the_state_and_not_where_it_is_right(n_actions):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 2))
+    logits = 1.5 * x[:, :1] * np.linspace(-1, 1, n_actions)
+    chance = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    codes = set()
+    for p in (chance, np.full_like(chance, 1 / n_actions)):
+        actions = (rng.random((1500, 1)) > p.cumsum(axis=1)).sum(axis=1).clip(max=n_actions - 1)
+        data = cal.Trajectories(x, actions, x[:, 0], np.arange(1501), n_actions=n_actions)
+        fitted = fit_behaviour(logistic(0.03), data, mode="cross", rng=0)
+        (found,) = check_logged(data, np.full(1500, 1 / n_actions), fitted.probabilities)
+        codes.add((p is chance, found.level))
+    assert codes == {(True, "issue"), (False, "note")}  # A105, or A111 where the scale is off too; A110

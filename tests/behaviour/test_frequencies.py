@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import caliope as cal
-from caliope.behaviour import TabularFrequencies
-from caliope.behaviour._frequencies import STRENGTHS
+from caliope.behaviour import PooledPolicy, TabularFrequencies, Temperature
+from caliope.behaviour._fit import assign_folds
+from caliope.behaviour._frequencies import STRENGTHS, frequencies_of_others
 from caliope.domains import ward
 from caliope.domains.tabular import TabularMDP
 
@@ -98,3 +100,30 @@ def test_fitting_on_the_same_data_beats_other_data_and_the_truth():
     # .169 (known), .104 (same), .305 (independent, not smoothed).
     assert same < 0.8 * known
     assert independent > 1.2 * known
+
+
+def test_frequencies_of_other_folds_hold_nothing_of_the_own_one():
+    rng = np.random.default_rng(0)
+    actions, fold = rng.integers(0, 5, 200), rng.integers(0, 4, 200)
+    actions[0], fold[0] = 5, 2  # taken once
+    found = frequencies_of_others(actions, fold)
+    for k in range(4):
+        counts = [sum(1 for a, f in zip(actions, fold, strict=True) if a == b and f != k) for b in range(6)]
+        counts = [c if c > 0 else 0.5 for c in counts]
+        assert found[k] == pytest.approx(np.array(counts) / sum(counts))
+    assert found[2, 5] > 0
+
+
+def test_a_pool_predicts_the_log_without_the_frequencies_of_the_own_fold():
+    # Actions drawn at random from 46: whatever is counted without a fold predicts it worse than the truth does.
+    rng = np.random.default_rng(1)
+    x, actions = rng.normal(size=(2000, 1)), rng.integers(0, 46, 2000)
+    pool = PooledPolicy({"prior": DummyClassifier(strategy="prior")}).fit(x, actions)
+    fold = assign_folds(np.arange(2000), 5, 0)
+    others = frequencies_of_others(actions, fold)[fold]
+    assert pool.oof_proba_ == pytest.approx(Temperature(pool.temperature_)(others))
+    held_out = -np.log(pool.oof_proba_[np.arange(2000), actions]).mean()
+    assert held_out > np.log(46) - 0.001  # the temperature has seen them: one number, 1 / (2 n) nats
+    # With its own rows among the counts it would seem better than the truth, by 45 / (2 n) nats.
+    counted = -np.log((np.bincount(actions) / 2000)[actions]).mean()
+    assert np.log(46) - counted == pytest.approx(45 / 4000, rel=0.5)

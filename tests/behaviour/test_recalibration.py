@@ -306,7 +306,12 @@ def test_the_log_itself_is_weighed_by_recalibrated_out_of_fold_probabilities():
     behaviour = recalibrate(GaussianNB(), data, Temperature(), folds=4, rng=1)
     crossed = cal.fit_behaviour(GaussianNB(), data, mode="cross", folds=4, rng=1)
     assert np.array_equal(behaviour.predictions, crossed.probabilities)
-    assert np.array_equal(behaviour.on(data), behaviour.calibrator(crossed.probabilities))
+    # Each fold by a temperature of the others, and none by its own.
+    for fit, held_out in data.folds(4, rng=1):
+        p, actions = crossed.probabilities, data.actions
+        by_hand = Temperature().fit(p[fit], actions[fit])(p[held_out])
+        assert np.array_equal(behaviour.on(data)[held_out], by_hand)
+    assert behaviour.calibrator.temperature == Temperature().fit(p, actions).temperature
     assert behaviour.on(others) == pytest.approx(
         behaviour.calibrator(GaussianNB().fit(data.states, data.actions).predict_proba(others.states))
     )
@@ -387,3 +392,11 @@ def test_no_temperature_sends_a_logged_action_to_zero(rare):
 def test_a_temperature_without_meaning_is_refused(temperature):
     with pytest.raises(ValueError, match="positive and finite"):
         Temperature(temperature)
+
+
+def test_an_action_that_one_fold_alone_holds_is_not_ruled_out():
+    rng = np.random.default_rng(0)
+    actions = np.r_[rng.integers(0, 2, 59), 2]
+    data = cal.Trajectories(rng.normal(size=(60, 1)), actions, np.zeros(60), np.arange(61))
+    behaviour = recalibrate(GaussianNB(), data, Shrinkage(), folds=3, rng=0)
+    assert behaviour.probabilities[59, 2] == behaviour.calibrator(behaviour.predictions)[59, 2] > 0

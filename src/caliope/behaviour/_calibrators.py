@@ -185,11 +185,16 @@ class Shrinkage:
         if self.share is not None and not 0 <= self.share <= 1:
             raise ValueError(f"share must lie in [0, 1], got {self.share}.")
 
-    def fit(self, probabilities: ArrayLike, actions: ArrayLike) -> Shrinkage:
-        """Count the actions and find the share by maximum likelihood, a convex problem."""
+    def fit(self, probabilities: ArrayLike, actions: ArrayLike, *, towards: Float | None = None) -> Shrinkage:
+        """Count the actions and find the share by maximum likelihood, a convex problem.
+
+        For the share alone, ``towards`` may hold frequencies of its own for each row, (N, A), such as those without
+        the trajectories of its fold.
+        """
         p, logged = _check_pair(probabilities, actions)
         marginal = np.bincount(logged[1], minlength=p.shape[1]) / len(p)
-        return Shrinkage(_find_share(p[logged], marginal[logged[1]]), read_only(marginal))
+        known = marginal[logged[1]] if towards is None else towards[logged]
+        return Shrinkage(_find_share(p[logged], known), read_only(marginal))
 
     def __call__(self, probabilities: ArrayLike) -> Float:
         """Mix with the overall frequencies."""

@@ -29,7 +29,7 @@ from caliope.behaviour._fit import (
     number_groups,
     predict_out_of_fold,
 )
-from caliope.behaviour._frequencies import STRENGTHS, score_logged
+from caliope.behaviour._frequencies import STRENGTHS, frequencies_of_others, score_logged
 from caliope.behaviour._neighbours import NeighbourPolicy
 from caliope.behaviour._networks import hold_out, mean_nll
 
@@ -58,7 +58,8 @@ class PooledPolicy(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
     temperature_ : float
         Above 1 if the pool was overconfident.
     oof_proba_ : array of shape (N, A)
-        Out-of-fold probabilities of the pool for the log; only the weights and T have seen their actions.
+        Out-of-fold probabilities of the pool for the log, shrunk towards the frequencies in the other folds. Only the
+        weights of the members, the share of the shrinkage and T have seen their actions.
 
     Examples
     --------
@@ -95,10 +96,13 @@ class PooledPolicy(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
         self.weights_ = dict(zip(parts, weights.tolist(), strict=True))
         pooled = sum(w * p for w, p in zip(weights, parts.values(), strict=True))
         # Shrinkage first: an action that occurs in one fold only has probability 0 in the models of the others.
-        shrinkage = Shrinkage().fit(pooled, codes)
-        temperature = Temperature().fit(shrinkage(pooled), codes)
+        others = frequencies_of_others(codes, fold)[fold]
+        shrinkage = Shrinkage().fit(pooled, codes, towards=others)
+        share = float(shrinkage.share or 0.0)
+        shrunk = (1 - share) * pooled + share * others
+        temperature = Temperature().fit(shrunk, codes)
         self.calibrator_, self.temperature_ = Chain((shrinkage, temperature)), temperature.temperature
-        self.oof_proba_ = self.calibrator_(pooled)
+        self.oof_proba_ = temperature(shrunk)
         self.nll_ = {name: mean_nll(p, codes) for name, p in parts.items()} | {
             "pool": mean_nll(self.oof_proba_, codes)
         }

@@ -155,6 +155,20 @@ def marginal_without_own(actions: Int, owner: Int, rows: Int) -> Float:
     return (others / others.sum(axis=1, keepdims=True))[place]
 
 
+def frequencies_of_others(actions: Int, fold: Int) -> Float:
+    """Return the action frequencies in the log without each fold, (K, A).
+
+    An action that is taken in one fold alone counts as half an observation there: it is known to be possible, and
+    nothing else about it is known from the others.
+    """
+    n_actions = int(actions.max()) + 1
+    cells = np.bincount(fold * n_actions + actions, minlength=(int(fold.max()) + 1) * n_actions)
+    own = cells.reshape(-1, n_actions)
+    others = (own.sum(axis=0) - own).astype(np.float64)
+    others[others == 0] = 0.5
+    return others / others.sum(axis=1, keepdims=True)
+
+
 def is_strength(x: Any) -> bool:
     """Whether x is a finite number, 0 or more."""
     return isinstance(x, int | float | np.number) and bool(0 <= x < np.inf)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caliope._policies import Policy, action_probabilities
-from caliope._ragged import Float, Int, read_only
+from caliope._ragged import Float, Int, at_actions, read_only
 from caliope._trajectories import Trajectories
 from caliope.behaviour._calibrators import Calibrator
 from caliope.behaviour._fit import FittedBehaviour, fit_behaviour
@@ -102,9 +102,9 @@ def recalibrate(
 ) -> RecalibratedBehaviour:
     """Fit a classifier to the logged actions and recalibrate it on out-of-fold predictions.
 
-    Each trajectory is predicted by a model fitted without it. One calibrator is fitted on all these predictions, and
-    the model once more on the whole log. The calibrator has seen all actions: that is harmless for the few parameters
-    of a temperature, while isotonic regression needs a large log.
+    Each trajectory is predicted by a model fitted without it, and recalibrated by a calibrator fitted without it, on
+    predictions for the trajectories of other folds. For new states the model is fitted once more on the whole log, and
+    the calibrator on all these predictions. Isotonic regression needs a large log.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def recalibrate(
     _check_calibrator(calibrator)
     cross = fit_behaviour(model, data, mode="cross", folds=folds, rng=rng)
     fitted = calibrator.fit(cross.probabilities, data.actions)
-    table = fitted(cross.probabilities)
+    table = _recalibrate_out_of_fold(cross, calibrator, fitted, data.folds(folds, rng=rng))
     before, after = (mean_nll(p, data.actions) for p in (cross.probabilities, table))
     facts = {**cross.note.facts, "calibrator": str(fitted), "nll_before": before, "nll_after": after}
     return RecalibratedBehaviour(
@@ -147,6 +147,20 @@ def recalibrate(
         data=data,
         predictions=cross.probabilities,
     )
+
+
+def _recalibrate_out_of_fold(
+    cross: FittedBehaviour, calibrator: Calibrator, fitted: Calibrator, folds: list[tuple[Int, Int]]
+) -> Float:
+    """Recalibrate each fold by what was fitted on the predictions for the others, (N, A)."""
+    p, actions = cross.probabilities, cross.data.actions
+    table = np.empty_like(p)
+    for others, held_out in folds:
+        table[held_out] = calibrator.fit(p[others], actions[others])(p[held_out])
+    # An action that the other folds never took has no frequency there, and would rule out what happened.
+    unseen = at_actions(table, actions) == 0
+    table[unseen] = fitted(p)[unseen]
+    return table
 
 
 def recalibrate_fitted(model: Policy, held_out: Trajectories, calibrator: Calibrator) -> Recalibrated:

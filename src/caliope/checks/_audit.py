@@ -37,6 +37,9 @@ from caliope.weights import kish
 _REACHED = 0.1  # share of the trajectories that get as far as a step for it to matter
 _LARGE = 0.1  # share of the trajectories in a stratum for it to matter
 _FEW = 0.01  # share of the trajectories that may not decide the sign
+_LESS_LIKELY = (
+    0.001  # nats per decision by which logged probabilities must be worse than held-out predictions
+)
 _ILL_SCALED = (0.05, 0.1)  # off a total probability of 1: a caution, an issue
 _FRAGILE = 1.2  # a factor in the weights that any unmeasured confounder may have
 
@@ -85,7 +88,7 @@ def check_logged(data: Trajectories, logged: Float, behaviour_probs: Float) -> t
     with np.errstate(divide="ignore"):
         gain = np.log(logged) - np.log(model)
     mean, se = mean_of_steps(data, gain)
-    if mean >= -2 * se:
+    if mean >= -max(2 * se, _LESS_LIKELY):
         return (A110.finding("note", gain=mean, se=se),)
     return (A105.finding("issue", gain=mean, worse=-mean, se=se),)
 
