@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import caliope as cal
 from caliope._audit._compare import random_stream
-from caliope._audit._learn import learn_across_folds
+from caliope._audit._learn import fold_factor, learn_across_folds
 from caliope.cli import main
 from caliope.domains import ward
 from caliope.values import TabularRegressor, fitted_q, fitted_q_iteration
@@ -135,6 +135,7 @@ def test_an_audit_of_a_learner_says_what_the_value_is():
     )
     note = next(f for f in found.findings if f.code == "Q106")
     assert (note.level, note.numbers["folds"], note.numbers["share"]) == ("note", 5, 0.8)
+    assert 1 <= note.numbers["factor"] <= np.sqrt(2)
     assert "Q102" not in {f.code for f in found.findings}
     assert found.settings.target == "learnt across 5 folds by learner"
     said = found.settings.answers["policy learnt on these trajectories"]
@@ -184,6 +185,51 @@ class Unfittable(LogisticRegression):
 def test_a_learner_that_fails_says_where(learner, message):
     with pytest.raises((TypeError, ValueError), match=message):
         _ = learnt(ward.simulate(20, rng=0), learner).target
+
+
+# -- the error that folds share --
+
+
+def rows_of(data, policy, values=None):
+    q = np.zeros((data.n_steps, 3)) if values is None else values
+    return cal.gather(data, policy, cal.TabularPolicy(ward.PRACTICE), q=q)
+
+
+def test_the_factor_of_shared_folds_is_that_of_a_loop():
+    data, estimator = ward.simulate(80, rng=0), cal.difference(cal.wis)
+    near = cal.mix(cal.TabularPolicy(ward.EARLIER), cal.UniformPolicy(3), 0.1)
+    own, other = rows_of(data, cal.TabularPolicy(ward.EARLIER)), rows_of(data, near)
+    moved = total = 0.0
+    for i in range(80):
+        psi = []
+        for e in (own, other):
+            rho = [float(np.prod(np.exp(e.log_ratio[e.offsets[k] : e.offsets[k + 1]]))) for k in range(80)]
+            value = sum(w * g for w, g in zip(rho, e.returns, strict=True)) / sum(rho)
+            mean = float(e.returns.mean())
+            psi.append(80 * rho[i] / sum(rho) * (e.returns[i] - value) - (e.returns[i] - mean))
+        total += psi[0] ** 2
+        moved += (psi[0] - psi[1]) ** 2
+    assert 0.001 < moved / total < 1
+    assert fold_factor(estimator, own, other) == pytest.approx(np.sqrt(1 + moved / total))
+
+
+def test_the_factor_of_shared_folds_runs_from_one_to_the_root_of_two():
+    data, estimator = ward.simulate(80, rng=0), cal.difference(cal.wis)
+    own = rows_of(data, cal.TabularPolicy(ward.EARLIER))
+    assert fold_factor(estimator, own, own) == 1.0
+    far = rows_of(data, cal.TabularPolicy(ward.AGGRESSIVE))
+    assert fold_factor(estimator, own, far) == pytest.approx(np.sqrt(2))
+    still = rows_of(data, cal.practice)
+    assert fold_factor(estimator, still, far) == 1.0  # a difference of exactly 0 stays so
+
+
+def test_the_other_target_is_that_of_the_next_fold():
+    data = ward.simulate(60, rng=0)
+    found = learnt(data, DecisionTreeClassifier(random_state=0))
+    for j in range(5):
+        own = np.flatnonzero(found.fold == j)
+        rows = data.layout.rows_of(own)
+        assert (found.other_target[rows] == found.without((j + 1) % 5, own)).all()
 
 
 # -- a policy that was learnt where nothing can be learnt --

@@ -11,11 +11,14 @@ from sklearn.base import clone, is_classifier, is_regressor
 
 from caliope._action_values import OnLog
 from caliope._audit._answers import Answer
+from caliope._evidence import Evidence
 from caliope._gather import target_probabilities
 from caliope._policies import MixWithPractice, Policy, Relative
 from caliope._ragged import Float, Int
+from caliope._traits import Estimator
 from caliope._trajectories import Trajectories
-from caliope.checks import Q106
+from caliope.checks import Q106, Finding
+from caliope.uncertainty._intervals import influence
 from caliope.values._crossfit import enough_rounds
 from caliope.values._fqe import fitted_q_iteration
 
@@ -51,10 +54,18 @@ class LearntPolicy:
     @property
     def target(self) -> Any:
         """The target policy: at every step the probabilities of the policy that has not seen the trajectory."""
+        return self._assemble(0)
+
+    @property
+    def other_target(self) -> Any:
+        """The same with the policy learnt without the next fold: their difference shows how far learning is chance."""
+        return self._assemble(1)
+
+    def _assemble(self, ahead: int) -> Any:
         table: Any = np.empty((self.data.n_steps, self.data.n_actions))
         for j in range(len(self.policies)):
             own = np.flatnonzero(self.fold == j)
-            table[self.data.layout.rows_of(own)] = self.without(j, own)
+            table[self.data.layout.rows_of(own)] = self.without((j + ahead) % len(self.policies), own)
         return table if self.share is None else MixWithPractice(table, self.share)
 
     def without(self, j: int, which: Int, behaviour: Float | None = None) -> Float:
@@ -151,8 +162,39 @@ def probabilities_of(policy: Any, part: Trajectories) -> Float:
 
 def answer_by_folds(data: Trajectories) -> Answer:
     """What the policy was learnt on, by construction: never on the trajectories that evaluate it."""
-    found = Q106.finding("note", folds=FOLDS, share=1 - 1 / FOLDS, unit=data.unit)
-    return Answer(f"no: learnt across {FOLDS} folds, each time on the other {data.units}", findings=(found,))
+    return Answer(f"no: learnt across {FOLDS} folds, each time on the other {data.units}")
+
+
+def fold_factor(estimator: Estimator, own: Evidence, other: Evidence) -> float:
+    r"""By how much the errors of folds that share trajectories widen an interval, from 1 to :math:`\sqrt 2`.
+
+    An outcome that is high by chance moves the policies of other folds, and theirs move its own: both errors have
+    the same sign. No estimator of that covariance is unbiased (Bengio & Grandvalet 2004). To second order it is at most
+    the variance of the part that depends on the policy, which is measured by what another fold's policy changes:
+
+    .. math:: \Bigl(1 + \min\Bigl(1, \frac{\sum_i (\psi_i - \psi_i')^2}{\sum_i \psi_i^2}\Bigr)\Bigr)^{1/2}
+
+    Parameters
+    ----------
+    estimator : callable
+        An estimator.
+    own, other : Evidence
+        With the policy that has not seen the trajectory, and with that of the next fold.
+
+    Returns
+    -------
+    float
+        The factor.
+    """
+    psi, changed = (e.layout.pool(influence(estimator, e)) for e in (own, other))
+    total = float((psi**2).sum())
+    moved = float(((psi - changed) ** 2).sum())
+    return float(np.sqrt(1 + min(1.0, moved / total))) if total > 0 else 1.0
+
+
+def check_folds(data: Trajectories, factor: float) -> Finding:
+    """Q106: what the value of a learner is, and by how much the interval of the difference was widened."""
+    return Q106.finding("note", folds=FOLDS, share=1 - 1 / FOLDS, factor=factor, unit=data.unit)
 
 
 def soften(learn: Any, share: float, gamma: float) -> Learner:

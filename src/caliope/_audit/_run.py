@@ -12,7 +12,14 @@ from caliope._audit._answers import Answers
 from caliope._audit._benchmark import MAX_STEPS, ColumnStrength, benchmark_columns
 from caliope._audit._compare import name_facts, random_stream
 from caliope._audit._inputs import AuditInputs, Question, check_target
-from caliope._audit._learn import FOLDS, LearntPolicy, learn_across_folds, name_of_learner
+from caliope._audit._learn import (
+    FOLDS,
+    LearntPolicy,
+    check_folds,
+    fold_factor,
+    learn_across_folds,
+    name_of_learner,
+)
 from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit, AuditSettings, Stages
 from caliope._audit._summary import summarise
 from caliope._estimate import estimate
@@ -37,6 +44,7 @@ from caliope.checks._audit import (
 from caliope.checks._counting import count_once
 from caliope.estimators import phwdr, phwis
 from caliope.sensitivity import SHRUNK, OtherChoice, breakdown, find_influential, try_other_choices
+from caliope.uncertainty._dependence import stretch
 from caliope.uncertainty._intervals import difference
 from caliope.values._crossfit import fit_default_values, fit_values_by_fold
 from caliope.weights import clip_weights
@@ -66,6 +74,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         capped = clip_weights(evidence)
     with begin("estimating"):
         rows = estimate_all(evidence, capped, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
+        rows, by_folds = (rows, ()) if learnt is None else _widen_for_folds(rows, prepared, learnt, capped, q)
         rows = _include_unseen(rows, asked.worst, float(evidence.returns.min()))
     with begin("other choices"):
         others = _try_others(prepared, target, q)
@@ -91,6 +100,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         *_check_estimates(table, _comparable(others, inputs), len(prepared.looked_at) / len(data)),
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
         *_check_question(asked),
+        *by_folds,
         *answers.findings,
     )
     return Audit(
@@ -154,6 +164,20 @@ def _fit_values_by_fold(prepared: PreparedAudit, asked: Question, learnt: Learnt
         fitted_on=prepared.models.fitted_on,
         work=inputs.cache,
     )
+
+
+def _widen_for_folds(
+    rows: tuple[Estimate, ...], prepared: PreparedAudit, learnt: LearntPolicy, capped: Evidence, q: Float
+) -> tuple[tuple[Estimate, ...], tuple[Finding, ...]]:
+    """Intervals with the error that folds share, and the finding that says so; practice has none."""
+    behaviour, gamma = prepared.behaviour, prepared.inputs.gamma
+    other = clip_weights(gather(prepared.data, learnt.other_target, behaviour, gamma=gamma, q=q))
+    value, gain = (fold_factor(estimator, capped, other) for estimator in (wdr, difference(wdr)))
+    factors = {PRACTICE: 1.0, GAIN: gain}
+    wide = tuple(
+        replace(row, interval=stretch(row.interval, row.value, factors.get(row.name, value))) for row in rows
+    )
+    return wide, (check_folds(prepared.data, gain),)
 
 
 def estimate_all(
