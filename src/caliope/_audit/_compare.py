@@ -73,7 +73,7 @@ def compare_behaviour(
     *,
     by: ArrayLike | None = None,
     level: float = 0.95,
-    fit_steps: int = 10_000,
+    fit_steps: int | None = None,
     rng: int,
     progress: Progress | None = None,
     work: str | Path | Cache | None = None,

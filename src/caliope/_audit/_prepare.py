@@ -23,7 +23,7 @@ from caliope.behaviour._fit import FittedBehaviour
 from caliope.behaviour._models import fit_other_models
 from caliope.calibration._compare import Comparison
 from caliope.checks import Finding
-from caliope.checks._audit import check_logged
+from caliope.checks._audit import check_fitted_share, check_logged
 
 # Steps of whole trajectories on which the negative control and other choices are tried, in a longer log.
 LOOKED_AT = 50_000
@@ -146,7 +146,7 @@ def audit(
     regressor: Any = None,
     level: float = 0.95,
     n_draws: int = 1000,
-    fit_steps: int = 10_000,
+    fit_steps: int | None = None,
     question: str = "",
     learnt_on: Any = None,
     ended: Any = None,
@@ -193,8 +193,9 @@ def audit(
         Level of the confidence intervals.
     n_draws : int
         Bootstrap draws, from 20.
-    fit_steps : int
-        Of a longer log, whole trajectories with about so many steps are sampled for fitting.
+    fit_steps : int, optional
+        Decisions that models are fitted on, in whole trajectories. By default all up to 10,000, and half of a larger
+        log up to 100,000. A finding says where they are few for the log (A112).
     question : str
         What is asked, in words; kept in the settings. Where the target is a mixture with current practice, a finding
         says so.
@@ -277,7 +278,7 @@ def prepare_audit(
     by: ArrayLike | None = None,
     cluster: ArrayLike | str | None = None,
     level: float = 0.95,
-    fit_steps: int = 10_000,
+    fit_steps: int | None = None,
     ended: Any = None,
     recorded_before: Any = None,
     rng: int,
@@ -347,7 +348,10 @@ def _prepare(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
     with begin("fitting other models"):
         name = models.comparison.recommended
         others = cache("other models", lambda: fit_other_models(models.alike, name, practice, rng=seed))
-    if inputs.logged is not None:
+    if inputs.logged is None:
+        fitted = int(data.lengths[models.fitted_on].sum())
+        about = (*about, *check_fitted_share(fitted, data.n_steps))
+    else:
         # Weights are made of the logged probabilities: the control speaks of the fitted models alone.
         logged = check_logged(data, inputs.logged, chosen.probabilities)
         about = (*logged, *(finding.at("note") for finding in about))

@@ -25,6 +25,7 @@ from caliope.checks import (
     A109,
     A110,
     A111,
+    A112,
     D109,
     D116,
     Finding,
@@ -41,6 +42,7 @@ _LESS_LIKELY = (
     0.001  # nats per decision by which logged probabilities must be worse than held-out predictions
 )
 _ILL_SCALED = (0.05, 0.1)  # off a total probability of 1: a caution, an issue
+_FITTED = 0.25  # share of the decisions: fitted on that many, intervals were seen to cover
 _FRAGILE = 1.2  # a factor in the weights that any unmeasured confounder may have
 
 
@@ -146,6 +148,12 @@ def check_strata(e: Evidence, strata: Any) -> tuple[Finding, ...]:
         if members.mean() >= _LARGE and members.sum() >= TESTABLE > worth:
             found.append(A107.finding("caution", stratum=str(name), n=int(members.sum()), effective_n=worth))
     return tuple(found)
+
+
+def check_fitted_share(fitted: int, steps: int) -> tuple[Finding, ...]:
+    """A112: a behaviour model fitted on so few of the decisions that its error may exceed the interval."""
+    share = fitted / steps
+    return () if share >= _FITTED else (A112.finding("caution", share=share, fitted=fitted, steps=steps),)
 
 
 def check_width(gain: Estimate) -> tuple[Finding, ...]:

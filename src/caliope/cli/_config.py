@@ -174,8 +174,12 @@ class Study:
     models: tuple[str, ...] = _setting(
         (), NAMES, FIT, "Behaviour models to compare, e.g. logistic,forest.", otherwise="those of the audit"
     )
-    fit_steps: int = _setting(
-        10_000, whole(100, 10**12), FIT, "Maximum number of decisions used for fitting."
+    fit_steps: int | None = _setting(
+        None,
+        whole(100, 10**12),
+        FIT,
+        "Maximum number of decisions used for fitting.",
+        otherwise="chosen from the log",
     )
     level: float = _setting(0.95, LEVEL, FIT, "Confidence level.")
     # The largest seed is that of scikit-learn.
