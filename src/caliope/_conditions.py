@@ -25,6 +25,15 @@ def nothing_missing(features: Sequence[str]) -> str:
     return f"{start}: {', '.join(shown)}" + (f", ... ({more} more)" if more > 0 else "")
 
 
+def nothing_worse(worst: float) -> str:
+    """The condition on outcomes that the log does not show, as a clause after "if".
+
+    >>> nothing_worse(-3.25)
+    'no outcome worse than a return of -3.25 can happen'
+    """
+    return f"no outcome worse than a return of {worst:.4g} can happen"
+
+
 def _shorten(name: str) -> str:
     text = " ".join(name.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,6 +1,7 @@
 """Outcomes that the log does not show: the rule of three, the lower end that includes it, and when it is a caution."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import caliope as cal
 from caliope._audit import prepare_audit
 from caliope._audit._inputs import as_worst
+from caliope._audit._run import _include_unseen
 from caliope._results import Estimate, Interval
 from caliope.checks._audit import check_unseen
 from caliope.domains import ward
@@ -115,4 +117,16 @@ def test_an_audit_includes_a_worst_return_that_nobody_saw():
     assert plain.settings.to_dict()["worst plausible return"] == "the worst in the log"
     with pytest.raises(ValueError, match="worst must not exceed the smallest return in the log, 0"):
         prepared.audit(target, worst=0.5)
-    assert np.isfinite(worst.headline.interval.low)
+    # Many trajectories return 0: nothing is worse. Nobody saw -20, so that it is a condition.
+    assert not any("no outcome worse" in clause for clause in plain.headline.conditions)
+    assert "no outcome worse than a return of -20 can happen" in worst.headline.conditions
+    assert worst.practice.conditions == ()
+
+
+def test_the_smallest_return_is_a_condition_where_hardly_any_trajectory_shares_it():
+    rows = tuple(
+        replace(row(), name=name, conditions=("a",)) for name in ("wdr_capped", "difference_wdr_capped")
+    )
+    spread = _include_unseen(rows, None, np.arange(200.0))
+    assert spread[0].conditions == ("a", "no outcome worse than a return of 0 can happen")
+    assert _include_unseen(rows, None, np.arange(200.0) % 100)[0].conditions == ("a",)  # 2 of 200 return 0

@@ -22,6 +22,7 @@ from caliope._audit._learn import (
 )
 from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit, AuditSettings, Stages
 from caliope._audit._summary import summarise
+from caliope._conditions import nothing_worse
 from caliope._estimate import estimate
 from caliope._evidence import Evidence
 from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
@@ -49,6 +50,8 @@ from caliope.uncertainty._intervals import difference
 from caliope.values._crossfit import fit_default_values, fit_values_by_fold
 from caliope.weights import clip_weights
 
+_FLOOR = 0.01  # share of the trajectories with the smallest return, from which it is the worst that there is
+
 if TYPE_CHECKING:
     from caliope._audit._prepare import PreparedAudit
 
@@ -75,7 +78,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     with begin("estimating"):
         rows = estimate_all(evidence, capped, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
         rows, by_folds = (rows, ()) if learnt is None else _widen_for_folds(rows, prepared, learnt, capped, q)
-        rows = _include_unseen(rows, asked.worst, float(evidence.returns.min()))
+        rows = _include_unseen(rows, asked.worst, evidence.returns)
     with begin("other choices"):
         others = _try_others(prepared, target, q)
     with begin("sensitivity of the result"):
@@ -195,20 +198,25 @@ def estimate_all(
     return (*named[:2], raw[PRACTICE], named[2], *(row for row in raw if row.name != PRACTICE))
 
 
-def _include_unseen(rows: Sequence[Estimate], worst: float | None, seen: float) -> tuple[Estimate, ...]:
-    """D116, what an outcome never seen would do: to all rows where the worst return is given, else to the first two."""
-    values = {row.name: row.value for row in rows}
+def _include_unseen(rows: Sequence[Estimate], worst: float | None, returns: Float) -> tuple[Estimate, ...]:
+    """D116, what an outcome never seen would do: to all rows where the worst return is given, else to the first two.
+
+    A return that many trajectories share looks like the worst that there is. Else that is a condition of the verdict.
+    """
+    values, least = {row.name: row.value for row in rows}, float(returns.min()) if worst is None else worst
     about = [row.name for row in rows] if worst is not None else [HEADLINE, GAIN]
+    clause = () if (returns <= least).mean() >= _FLOOR else (nothing_worse(least),)
+    told = [replace(row, conditions=(*row.conditions, *clause)) if row.conditions else row for row in rows]
     return tuple(
         check_unseen(
             row,
-            worst=seen if worst is None else worst,
+            worst=least,
             given=worst is not None,
             at=values[HEADLINE] if row.name == GAIN else None,
         )
         if row.name in about
         else row
-        for row in rows
+        for row in told
     )
 
 
