@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import caliope as cal
-from caliope._audit._benchmark import ColumnStrength, benchmark_columns, compare_strength
+from caliope._audit._benchmark import ColumnStrength, benchmark_columns, compare_strength, steps_to_use
 from caliope.checks._audit import check_fragility
 from caliope.sensitivity import breakdown
 
@@ -146,3 +146,10 @@ def test_rounding_has_no_direction(scale):
     shifted = breakdown(e, baseline=float(returns.mean()) + 1e-6 * scale)
     assert "worse" in str(shifted)
     assert 1 < shifted.factor < 1.001
+
+
+def test_a_wide_log_is_measured_on_fewer_steps():
+    assert steps_to_use(log()) == 10_000
+    wide = log(n=3, strength=(0.1,) * 178, actions=25)
+    assert steps_to_use(wide) == 12_000_000 // (178 * 25)
+    assert steps_to_use(log(n=3, strength=(0.1,) * 900, actions=25)) == 1000

@@ -17,8 +17,10 @@ from caliope._policies import Relative
 from caliope._ragged import Float, at_actions
 from caliope._trajectories import Trajectories
 
-MAX_STEPS = 10_000  # of whole trajectories that the model is fitted on and the factors are computed from
+_MAX_STEPS = 10_000  # of whole trajectories that the model is fitted on and the factors are computed from
+_MAX_CELLS = 12_000_000  # steps times actions times columns: about a second
 _QUANTILE = 0.95  # of the trajectories
+_SINGULAR = 1e-10  # of the largest eigenvalue
 _ROUNDS = 50  # of the optimiser: a yardstick needs no more
 
 
@@ -83,6 +85,11 @@ def benchmark_columns(data: Trajectories, target: Any) -> tuple[ColumnStrength, 
     return tuple(sorted(found, key=lambda row: -row.factor))
 
 
+def steps_to_use(data: Trajectories) -> int:
+    """Of how many steps the factors are computed: fewer where there are many columns and actions."""
+    return int(np.clip(_MAX_CELLS // (data.n_actions * len(data.feature_names)), 1000, _MAX_STEPS))
+
+
 def _standardise(states: Float) -> Float:
     x = np.asarray(states, dtype=np.float64)
     scale = x.std(axis=0)
@@ -97,18 +104,23 @@ def _fit(x: Float, data: Trajectories) -> LogisticRegression:
 
 def _changes(x: Float, weights: Float) -> Iterator[Float]:
     """What the logits change by when each column is replaced by its prediction from the others, (N,) or (N, A)."""
-    for j in range(x.shape[1]):
-        residual = x[:, j] - _predict_from_others(x, j)
-        change = -residual[:, None] * weights[None, :, j]
-        yield change[:, 0] if len(weights) == 1 else change
+    for residual, weight in zip(_residuals(x).T, weights.T, strict=True):
+        yield -residual * weight[0] if len(weight) == 1 else -np.outer(residual, weight)
 
 
-def _predict_from_others(x: Float, j: int) -> Float:
-    """Least squares on the other columns; they have mean 0, and so has the prediction."""
-    others = np.delete(x, j, axis=1)
-    if not others.shape[1]:
-        return np.zeros(len(x))
-    return others @ np.linalg.lstsq(others.T @ others, others.T @ x[:, j], rcond=None)[0]
+def _residuals(x: Float) -> Float:
+    r"""What the other columns do not predict of each, by least squares, (N, d); columns have mean 0.
+
+    With :math:`P` the inverse of :math:`X^\top X`, column j of :math:`X P` divided by :math:`P_{jj}`. A column that is
+    a combination of others has nothing left.
+    """
+    values, vectors = np.linalg.eigh(x.T @ x)
+    null = values <= _SINGULAR * values[-1]
+    combined = (vectors[:, null] ** 2).sum(axis=1) > _SINGULAR
+    precision = (vectors[:, ~null] / values[~null]) @ vectors[:, ~null].T
+    left = np.zeros_like(x)
+    left[:, ~combined] = (x @ precision[:, ~combined]) / np.diag(precision)[~combined]
+    return left
 
 
 def _two_sided(logits: Float) -> Float:

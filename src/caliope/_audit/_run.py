@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from caliope._audit._answers import Answers
-from caliope._audit._benchmark import MAX_STEPS, ColumnStrength, benchmark_columns
+from caliope._audit._benchmark import ColumnStrength, benchmark_columns, steps_to_use
 from caliope._audit._compare import name_facts, random_stream
 from caliope._audit._inputs import AuditInputs, Question, check_target
 from caliope._audit._learn import (
@@ -236,7 +236,7 @@ def _try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherCh
 
 def _benchmark(data: Trajectories, target: Any) -> tuple[ColumnStrength, ...]:
     """How strong each recorded column would be as an unmeasured confounder, in a long log on a part of it."""
-    which = data.subsample(MAX_STEPS)
+    which = data.subsample(steps_to_use(data))
     return benchmark_columns(data.part(which), _in_rows(target, data.layout.rows_of(which)))
 
 
