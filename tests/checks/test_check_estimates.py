@@ -289,3 +289,12 @@ def test_a_value_that_does_not_exist_is_an_issue():
     assert row.verdict == "do not trust"
     assert row.effective_n == 0
     assert {f.code for f in row.findings} >= {"D100", "D101"}
+
+
+def test_rare_events_with_bounded_weights_have_no_heavy_tail_and_rare_large_costs_have():
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(0.5, 2.0, 3000)
+    for share in (0.005, 0.02):
+        assert "D103" not in codes(cal.wis, weighted(weights, (rng.random(3000) < share) * 1.0))
+    costs = (rng.random(3000) < 0.2) * rng.pareto(0.8, 3000)
+    assert codes(cal.wis, weighted(weights, costs))["D103"] == "issue"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from caliope._trajectories import Trajectories
+from caliope.behaviour._fit import match_trajectories
 from caliope.calibration._result import Measured, ModelDetails
 from caliope.checks import K101, K102, K103, K104, K105, K106, K107, K108, K109, K110, Finding, Level
 
@@ -20,6 +21,8 @@ SMALL = 0.02
 EFFECT = 0.01
 # Events expected in a bin of ratios, below which its z is not used.
 FEW_EVENTS = 10
+# Share of the trajectories in the fit; up to it they may be equal by chance.
+SEEN = 0.05
 # Below these a stratum says little.
 FEW_STATES, FEW_TRAJECTORIES = 50, 10
 
@@ -43,10 +46,9 @@ def check_held_out(model: Any, data: Trajectories) -> tuple[Finding, ...]:
     own = getattr(model, "data", None)
     if getattr(model, "mode", "") != "same" or not isinstance(own, Trajectories):
         return ()
-    fitted_on = set(own.decision_digests)
-    share = float(np.mean([digest in fitted_on for digest in data.decision_digests]))
-    # Trajectories of few discrete states are equal by chance.
-    if share < 0.01:
+    # Trajectories of few discrete states are equal by chance: there ids decide.
+    share = float((match_trajectories(own, data) >= 0).mean())
+    if share < SEEN:
         return ()
     return (K107.finding("issue", share=share),)
 

@@ -22,7 +22,6 @@ from caliope.checks import (
     D100,
     D101,
     D102,
-    D103,
     D104,
     D105,
     D106,
@@ -40,9 +39,10 @@ from caliope.checks import (
 )
 from caliope.checks._clusters import check_effective_clusters, note_clusters
 from caliope.checks._counting import REMOVED, count_once, removed_weight
+from caliope.checks._tails import check_tail
 from caliope.estimators import per_horizon
 from caliope.uncertainty._intervals import difference, influence
-from caliope.weights import effective_n, khat_threshold, kish, smooth_tail, weigh_trajectories
+from caliope.weights import effective_n, kish, weigh_trajectories
 
 __all__ = ["CHECKS", "TESTABLE", "TOO_FEW", "check_value", "effective_n", "examine", "kish"]
 
@@ -114,20 +114,6 @@ def _check_mean_weight(traits: Traits, e: Evidence) -> Finding | None:
     if removed > 0.0005 and mean < 1:
         return D102.finding(level, "removed", removed=removed, **facts)
     return D102.finding(level, "plain", **facts)
-
-
-def _check_tail(traits: Traits, e: Evidence) -> Finding | None:
-    """A tail so heavy, of the weights or of what they multiply, that averages hardly settle."""
-    threshold = khat_threshold(len(e))
-    weights = weigh_trajectories(traits, e)
-    if not traits.averages_returns or not weights.any():
-        return None
-    centred = weights * np.abs(e.returns - weights @ e.returns)
-    shapes = {"weights": smooth_tail(weights).k, "returns": smooth_tail(centred).k}
-    what, k = max(shapes.items(), key=lambda item: -np.inf if np.isnan(item[1]) else item[1])
-    if not k > threshold:
-        return None
-    return D103.finding("issue" if k > 1 else "caution", what, k=k, threshold=threshold)
 
 
 def _check_outcomes(traits: Traits, e: Evidence) -> Finding | None:
@@ -317,7 +303,7 @@ CHECKS: tuple[Check, ...] = (
     check_effective_clusters,
     note_clusters,
     _check_mean_weight,
-    _check_tail,
+    check_tail,
     _check_outcomes,
     _check_cut_off,
     _check_beyond_the_log,

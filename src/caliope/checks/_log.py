@@ -7,7 +7,8 @@ from scipy import special
 
 from caliope._ragged import Float, Int, Ragged, at_actions
 from caliope._trajectories import Trajectories
-from caliope.checks import B104, B105, B106, L101, L102, L103, L104, L105, L106, L107, Check, Finding, Level
+from caliope.checks import B104, B105, B106, L102, L103, L104, L105, L106, L107, Check, Finding, Level
+from caliope.checks._copies import check_copies
 from caliope.checks._past import check_past
 
 # Looked at for leaks, of whole trajectories.
@@ -25,7 +26,7 @@ _COMMON = 0.9
 def check_log(data: Trajectories) -> tuple[Finding, ...]:
     """Check a log for copies, features that hold the action or the outcome, missing outcomes, and its size."""
     checks = (
-        _check_copies,
+        check_copies,
         _check_action_leak,
         _check_outcome_leak,
         _check_outcomes,
@@ -34,19 +35,6 @@ def check_log(data: Trajectories) -> tuple[Finding, ...]:
     )
     found = (check(data) for check in checks)
     return tuple(finding for finding in found if finding is not None)
-
-
-def _check_copies(data: Trajectories) -> Finding | None:
-    _, first = np.unique(np.array(data.digests), return_index=True)
-    extra = len(data) - len(first)
-    if extra == 0:
-        return None
-    # With few discrete states trajectories are alike by chance. A copy is suspicious where states hardly ever repeat.
-    rows = data.layout.rows_of(np.sort(first))[:_STEPS]
-    if len(np.unique(data.states[rows], axis=0)) < 0.5 * len(rows):
-        return None
-    level: Level = "issue" if extra > 0.05 * len(data) else "caution"
-    return L101.finding(level, copies=extra, n=len(data))
 
 
 def _check_action_leak(data: Trajectories) -> Finding | None:
