@@ -369,4 +369,6 @@ def test_few_effective_clusters_are_reported(clusters, level):
     if level:
         assert found["D115"].facts["effective_clusters"] == pytest.approx(clusters)
     assert found["L109"].level == "note"
+    paired = cal.estimate(e, cal.difference(cal.wis), n_draws=40, rng=0)[0].findings
+    assert [f.code for f in paired].count("D115") == (level is not None)
     assert found["L109"].facts["clusters"] == clusters

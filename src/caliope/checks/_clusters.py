@@ -11,18 +11,19 @@ from caliope.weights import kish, weigh_trajectories
 ENOUGH, TOO_FEW = 30, 10
 
 
-def check_effective_clusters(traits: Traits, e: Evidence) -> Finding | None:
-    """Too few effective clusters for an interval to cover what it says, although it is stretched for them."""
+def check_clusters(traits: Traits, e: Evidence) -> tuple[Finding, ...]:
+    """L109, D115: that whole clusters were resampled, and whether they are too few for the interval to cover.
+
+    Once per estimate: the sides of a difference share their clusters, and the weights of the first decide.
+    """
+    if e.cluster is None:
+        return ()
+    note = L109.finding("note", clusters=e.layout.n_units, n=len(e))
     weights = e.layout.pool(weigh_trajectories(traits, e))
     n = round(kish(weights), 6) if weights.any() else 0.0
-    if e.cluster is None or n >= ENOUGH:
-        return None
     facts = {"effective_clusters": n, "clusters": e.layout.n_units}
     if n < TOO_FEW:
-        return D115.finding("issue", "too-few", limit=TOO_FEW, **facts)
-    return D115.finding("caution", "few", limit=ENOUGH, **facts)
-
-
-def note_clusters(traits: Traits, e: Evidence) -> Finding | None:
-    """Note that whole clusters were resampled."""
-    return None if e.cluster is None else L109.finding("note", clusters=e.layout.n_units, n=len(e))
+        return note, D115.finding("issue", "too-few", limit=TOO_FEW, **facts)
+    if n < ENOUGH:
+        return note, D115.finding("caution", "few", limit=ENOUGH, **facts)
+    return (note,)

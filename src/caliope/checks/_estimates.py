@@ -37,7 +37,7 @@ from caliope.checks import (
     Finding,
     Level,
 )
-from caliope.checks._clusters import check_effective_clusters, note_clusters
+from caliope.checks._clusters import check_clusters
 from caliope.checks._counting import REMOVED, count_once, removed_weight
 from caliope.checks._tails import check_tail
 from caliope.estimators import per_horizon
@@ -300,8 +300,6 @@ def _test_temporal_differences(e: Evidence) -> tuple[float, float]:
 Check = Callable[[Traits, Evidence], Finding | None]
 CHECKS: tuple[Check, ...] = (
     _check_effective_n,
-    check_effective_clusters,
-    note_clusters,
     _check_mean_weight,
     check_tail,
     _check_outcomes,
@@ -373,7 +371,7 @@ def examine(estimator: Estimator, e: Evidence) -> tuple[Finding, ...]:
         notes = [note for n in e.notes if (note := _apply_note(n, side)) is not None]
         notes += [finding for check in CHECKS if (finding := check(side, e)) is not None]
         found += [finding for finding in notes if finding not in found]
-    return count_once(found)
+    return count_once([*found, *check_clusters(traits_of(estimator), e)])
 
 
 def _apply_note(note: Finding, traits: Traits) -> Finding | None:
