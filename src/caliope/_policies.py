@@ -16,6 +16,8 @@ from caliope._ragged import Float, Int, read_only
 
 # A float32 softmax over 25 actions is off by about 1e-6.
 _TOLERANCE = 1e-5
+# Sums of rounded probabilities are off by no more than this.
+_ROUNDED = 0.02 + 1e-9
 
 
 class SupportError(ValueError):
@@ -121,6 +123,23 @@ def check_probabilities(table: NDArray[Any], name: str, *, first_row: int = 0) -
             "Log-probabilities or scores are not probabilities."
         )
     return np.clip(table, 0.0, None) if (table < 0).any() else table
+
+
+def rounded_digits(table: Float) -> int | None:
+    """To how many digits the probabilities of a table were rounded, where that alone keeps rows from summing to 1.
+
+    None where all rows sum to 1, or where rounding does not explain that some do not. Each of A numbers is off by half
+    a unit of the last digit at most, and the sum by no more than 0.02.
+    """
+    total = table.sum(axis=1)
+    off = np.abs(total - 1).max(initial=0.0)
+    if not _TOLERANCE < off <= _ROUNDED or table.min(initial=0.0) < 0:
+        return None
+    for digits in (2, 3, 4):
+        unit = 10.0**-digits
+        if np.abs(table - np.round(table, digits)).max() < 1e-9 and off <= table.shape[1] * unit / 2 + 1e-9:
+            return digits
+    return None
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,6 +73,8 @@ class Trajectories:
     cluster : array-like of shape (n,), optional
         The cluster of each trajectory, by any label: its site, or the person behind several visits. Trajectories of
         one cluster stay together in folds and resamples. By default all trajectories are independent.
+    encoder : caliope.io.Encoder, optional
+        What the columns of the table became; :func:`~caliope.read_table` makes it.
 
     Examples
     --------
@@ -95,6 +97,7 @@ class Trajectories:
     calendar: Float  # (n,)
     action_names: tuple[str, ...] | None  # n_actions of them
     unit: str
+    encoder: Any  # of caliope.io; None where no table was read
     ends_stated: bool = field(default=False, init=False)  # whether terminated was given
     cluster: NDArray[Any] | None = None  # (n,)
 
@@ -114,6 +117,7 @@ class Trajectories:
         action_names: Sequence[str] | None = None,
         unit: str = "trajectory",
         cluster: ArrayLike | None = None,
+        encoder: Any = None,
     ) -> None:
         x = as_states(states)
         starts = check_offsets(offsets, len(x))
@@ -144,6 +148,7 @@ class Trajectories:
             "calendar": read_only(as_calendar(calendar, called)),
             "action_names": as_action_names(action_names, count),
             "unit": as_unit(unit),
+            "encoder": encoder,
             "ends_stated": terminated is not None,
             "cluster": as_clusters(cluster, n, called),
         }
@@ -302,7 +307,7 @@ class Trajectories:
         # What was derived from the old values does not bind the new ones.
         derived: dict[str, Any] = {} if self.ends_stated else {"terminated": None}
         if "states" in changes and np.shape(changes["states"])[1:] != self.states.shape[1:]:
-            derived["feature_names"] = None
+            derived |= {"feature_names": None, "encoder": None}
         if changes.get("action_names") is not None:
             derived["n_actions"] = None
         return replace(self, **derived | changes)

@@ -14,7 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from caliope._ragged import Bool, Float, Int, read_only
 
 _CHUNK = 1 << 22  # entries looked at together, so that checking a large table needs no second one
+_DOSES = (
+    "If these are doses, cut them into levels: levels=4 takes quantiles of the positive ones with 0 apart, cuts=[0, "
+    "50] your own points (read_table; --levels, --cuts)."
+)
 _FEW_ACTIONS = 10  # up to this largest code, gaps say nothing
+
+
+class ActionCountError(ValueError):
+    """The log has other actions than their number says."""
 
 
 def check_gamma(gamma: Any) -> None:
@@ -81,7 +89,7 @@ def as_states(states: ArrayLike) -> Float:
     if given.ndim != 2 or given.shape[1] == 0:
         raise ValueError(f"states must have shape (N, d) with d >= 1, got {given.shape}.")
     if given.dtype.kind not in "fiub":
-        raise TypeError(f"states must be numbers, got {given.dtype}; encode other columns first.")
+        raise TypeError(f"states must be numbers, got {given.dtype}; read_table encodes other columns.")
     return given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
 
 
@@ -173,7 +181,7 @@ def as_action_codes(values: NDArray[Any], where: Callable[[int], str], *, name: 
     """Return action codes as int64; refuse what is no whole number from 0."""
     if values.dtype.kind not in "fiub":
         raise TypeError(
-            f"{name} must be whole numbers from 0, got {values.dtype}. Code them first, e.g. with numpy.unique."
+            f"{name} must be whole numbers from 0, got {values.dtype}. read_table takes words, and keeps their names."
         )
     # NaN is caught here too: it is not equal to its own floor. Past 2**53 floats skip whole numbers.
     fits = (values >= 0) & (values <= 2**53)
@@ -181,9 +189,10 @@ def as_action_codes(values: NDArray[Any], where: Callable[[int], str], *, name: 
         fits &= values == np.floor(values)
     bad = np.flatnonzero(~fits)
     if len(bad):
+        doses = bool((np.isfinite(values[bad]) & (values[bad] != np.floor(values[bad]))).any())
         raise ValueError(
             f"{name}: {len(bad)} of {len(values)} rows hold no whole number from 0 (first: {values[bad[0]]:.15g} in "
-            f"{where(int(bad[0]))}). Number the actions 0, 1, 2, ...; none may be missing."
+            f"{where(int(bad[0]))}). {_DOSES if doses else 'Number the actions 0, 1, 2, ...; none may be missing.'}"
         )
     return values.astype(np.int64, copy=False)
 
@@ -203,7 +212,8 @@ def refuse_sparse(codes: Int, where: Callable[[int], str], *, name: str, logged:
     raise ValueError(
         f"{name}: fewer than half of the actions 0 to {high} occur; the largest, {high}, stands in {len(found)} of "
         f"{len(codes)} rows (first: {where(int(found[0]))}). If it is a code, such as 999 for a missing action, "
-        f"correct it; if there are so many actions, say n_actions={high + 1}."
+        f"correct it; if there are so many actions, say n_actions={high + 1}; if they are doses, cut them with levels= "
+        "or cuts= (--levels, --cuts)."
     )
 
 
@@ -211,7 +221,7 @@ def refuse_beyond(codes: Int, count: int, where: Callable[[int], str], *, name: 
     """Raise when a code is not below the number of actions."""
     beyond = np.flatnonzero(codes >= count)
     if len(beyond):
-        raise ValueError(
+        raise ActionCountError(
             f"{name}: {len(beyond)} of {len(codes)} rows hold an action beyond n_actions={count} (first: "
             f"{codes[beyond[0]]} in {where(int(beyond[0]))}). There are {count} actions, 0 to {count - 1}. "
             "Correct the column, or the number of actions."

@@ -106,9 +106,11 @@ def test_what_was_chosen_is_said_and_progress_goes_to_the_other_stream(log):
     result = run("evaluate", log, *COLUMNS, "--recommended", "advice", *FAST[:-1], "--json")
     found = json.loads(result.stdout)  # nothing but JSON there
     assert "fitting behaviour models" in result.stderr
-    # Not the recommendation, and no text; but nothing tells it that these are probabilities: hence the note.
-    assert "states: all 5 numeric columns not used otherwise: severity, b, p0, p1, p2" in result.stderr
-    assert found["settings"]["states"].startswith("all 5 numeric")
+    # Not the recommendation, and not the probabilities of another policy.
+    assert "states: all 3 columns not used otherwise: severity, b, unit" in result.stderr
+    assert "left out of the states: p0, p1, p2: looks like a policy's probabilities" in result.stderr
+    assert result.stderr.index("states: all") < result.stderr.index("fitting behaviour models")
+    assert found["settings"]["states"].startswith("all 3 columns")
     assert "following the recommendations in 'advice'" in found["settings"]["question"]
 
 
@@ -280,12 +282,12 @@ def test_everything_that_was_read_is_in_the_settings(log):
 @pytest.mark.parametrize("command", ["calibrate", "evaluate"])
 def test_columns_that_are_no_states_can_be_left_out(log, command):
     given = {
-        "evaluate": [*TARGET, "--ignore", "b,advice", "--draws", "20"],
-        "calibrate": ["--ignore", "b,advice,p0..p2"],
+        "evaluate": [*TARGET, "--ignore", "b,advice,unit", "--draws", "20"],
+        "calibrate": ["--ignore", "b,advice,unit,p0..p2"],
     }
     result = run(command, log, *COLUMNS, *given[command], "--models", "frequencies")
     assert result.exit_code in (0, 3), result.output
-    assert "states: all 1 numeric columns not used otherwise: severity" in result.stderr
+    assert "states: all 1 columns not used otherwise: severity" in result.stderr
 
 
 # -- study files --
@@ -374,7 +376,10 @@ def test_names_and_ranges_of_names():
         (["--recommended", "advise"], "'advise' (close: 'advice'"),
         (["--recommended", "unit"], "'unit' (recommended action) must hold numbers"),
         (["--recommended", "p0"], "rows hold no whole number from 0"),
-        (["--target-columns", "p0,p1"], "beyond n_actions=2"),
+        (
+            ["--target-columns", "p0,p1"],
+            "--target-columns names 2 columns, one per action, but the log has more",
+        ),
         (["--target-columns", "p0,p1,b"], "must hold probabilities that sum to 1"),
         (["--policy", "nowhere"], "module:object"),
         (["--policy", "nowhere:policy"], "No module named 'nowhere'"),
@@ -401,7 +406,9 @@ def test_names_and_ranges_of_names():
         ([*TARGET, "--by", "nothing"], "'nothing'"),
         ([*TARGET, "--out", "nowhere/report.html"], "does not exist"),
         (["--model", "nowhere.skops"], "No such file"),
-        ([*TARGET, "--states", "severity,unit"], "states must be numbers"),
+        (["--recommended", "dose"], "recommended names the column of the actions taken"),
+        ([*TARGET, "--cuts", "2,1"], "cuts must be rising numbers"),
+        ([*TARGET, "--cuts", "1", "--levels", "2"], "levels and cuts both say"),
     ],
 )
 def test_bad_requests_are_refused_in_one_line(log, arguments, said):
@@ -496,7 +503,6 @@ def test_what_does_not_matter_changes_nothing(tiny, unchanged, tmp_path, how):
 BAD = {
     "a missing action": lambda f: cells(f, "dose", None),
     "a missing reward": lambda f: cells(f, "alive", None),
-    "a missing state": lambda f: cells(f, "severity", None),
     "a missing id": lambda f: cells(f, "patient", None),
     "a missing time": lambda f: cells(f, "hour", None),
     "a missing probability": lambda f: cells(f, "p1", None),
@@ -511,7 +517,6 @@ BAD = {
     "an action too many": lambda f: cells(f, "dose", 3),
     "words for actions": lambda f: f.with_columns(pl.lit("low").alias("dose")),
     "words for rewards": lambda f: f.with_columns(pl.lit("yes").alias("alive")),
-    "words for states": lambda f: f.with_columns(pl.lit("ill").alias("severity")),
     "lists for states": lambda f: f.with_columns(pl.concat_list("severity").alias("severity")),
     "a decision twice": lambda f: pl.concat([f, f.head(1)]),
     "a gap in time": lambda f: cells(f, "hour", 400),

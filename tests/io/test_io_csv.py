@@ -124,10 +124,42 @@ def test_a_file_that_lacks_a_column_is_named(tmp_path):
         read_table(tmp_path / "*.csv", **ROLES)
 
 
-@pytest.mark.parametrize(("mark", "shown"), [(";", "';'"), ("\t", r"'\\t'")])
-def test_other_separators_than_commas_are_named(path, mark, shown):
+@pytest.mark.parametrize(("mark", "shown"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")])
+def test_other_separators_than_commas_are_found_and_said(path, mark, shown):
     path.write_text(f"e{mark}t{mark}a{mark}r{mark}x\n1{mark}0{mark}0{mark}0,5{mark}1,5\n")
-    with pytest.raises(ValueError, match=rf"commas, but has {shown} in its first line.*separator={shown}"):
+    data = read_table(path, **ROLES)
+    assert (data.rewards.tolist(), data.states.tolist()) == ([0.5], [[1.5]])
+    assert data.encoder.describe()["file"] == f"columns separated by {shown}, numbers with decimal commas"
+
+
+def test_with_a_tab_in_the_name_of_the_file_a_lone_column_is_no_mistake(tmp_path):
+    (tmp_path / "log.tsv").write_text("e\tt\ta\tr\tx\n1\t0\t0\t0.5\t1.5\n")
+    assert read_table(tmp_path / "log.tsv", **ROLES).states.tolist() == [[1.5]]
+
+
+def test_numbers_with_both_marks_are_refused(path):
+    path.write_text("e;t;a;r;x\n1;0;0;0,5;1.5\n")
+    with pytest.raises(ValueError, match=r"numbers both as '0,5' and as '1\.5'.*all with commas"):
+        read_table(path, **ROLES)
+
+
+def test_a_semicolon_inside_a_text_separates_nothing(path):
+    path.write_text('e,t,a,r,x,note\n1,0,0,0,1,"a;b"\n1,1,1,0,1,"c;d"\n')
+    assert read_table(path, **ROLES, keep="note")["note"].tolist() == ["a;b", "c;d"]
+
+
+@pytest.mark.parametrize("place", ["name", "cell", "late cell"])
+def test_latin_1_is_named_as_the_encoding_that_it_is(path, place):
+    text = write(path, [1, 1, 1]).read_text().replace("x", "größe" if place == "name" else "x", 1)
+    if place != "name":
+        text = text.replace(
+            "1,0,0,0,1\n", "Größe,0,0,0,1\n" if place == "cell" else "1,0,0,0,1\n" * 90_000 + "ö,0,0,0,1\n", 1
+        )
+    path.write_bytes(text.encode("latin-1"))
+    line = {"name": 1, "cell": 2, "late cell": 90_002}[place]
+    with pytest.raises(
+        ValueError, match=rf"log\.csv must be UTF-8 text, but line {line} is not .*ö.*iconv -f WINDOWS-1252"
+    ):
         read_table(path, **ROLES)
 
 
@@ -147,7 +179,7 @@ def test_a_byte_order_mark_does_not_change_the_first_name(path):
 
 
 @pytest.mark.parametrize("rows", [1, 100], ids=["found when reading", "found when guessing types"])
-@pytest.mark.parametrize(("column", "odd"), [("x", "NA"), ("r", "low"), ("a", "none"), ("x", '"1,5"')])
+@pytest.mark.parametrize(("column", "odd"), [("x", "much"), ("r", "low"), ("a", "none"), ("x", '"1,5"')])
 def test_text_among_numbers_is_refused_with_its_row(path, monkeypatch, rows, column, odd):
     monkeypatch.setattr(csv_files, "_CSV_ROWS", rows)
     shown = odd.strip('"')
@@ -168,9 +200,12 @@ def test_a_tilde_stands_for_the_home_directory(tmp_path, monkeypatch):
     assert len(read_table("~/log.csv", **ROLES)) == len(read_table(["~/*.csv"], **ROLES)) == 1
 
 
-def test_a_directory_stands_for_its_parquet_files(tmp_path):
-    with pytest.raises(ValueError, match=r"is a directory without Parquet files: name the files.*\*\.csv"):
+def test_a_directory_stands_for_its_parquet_files_or_else_its_csv_files(tmp_path):
+    with pytest.raises(ValueError, match=r"is a directory without Parquet or CSV files: name the files"):
         read_table(tmp_path, **ROLES)
+    for name in ("b.csv", "a.csv"):
+        write(tmp_path / name, [name, name])
+    assert read_table(tmp_path, **ROLES).ids.tolist() == ["a.csv", "b.csv"]
     for name in ("b.parquet", "a.pq"):
         row = {"e": [name], "t": [0], "a": [0], "r": [0], "x": [1.0]}
         pl.DataFrame(row).write_parquet(tmp_path / name)

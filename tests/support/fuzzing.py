@@ -20,6 +20,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -266,7 +267,7 @@ def _episodes(table: Table) -> list[list[tuple[Any, Fraction, Fraction]]]:
     found: dict[Any, list[tuple[Any, Fraction, Fraction]]] = {}
     for row in table.frame.iter_rows(named=True):
         for name in table.named("--states").split(","):
-            _finite(row[name])
+            _state(row[name])
         who, when = row[table.named("--episode")], _moment(row[table.named("--time")])
         if who is None or who == "" or who != who:
             raise ValueError("no episode")
@@ -307,6 +308,14 @@ def _finite(x: Any) -> Fraction:
     if not math.isfinite(number):
         raise ValueError("not finite")
     return Fraction(number)
+
+
+def _state(x: Any) -> None:
+    """Words and gaps are states too; what is infinite or nested is none."""
+    if isinstance(x, float) and math.isinf(x):
+        raise ValueError("not finite")
+    if not isinstance(x, str | int | float | Decimal | None):
+        raise TypeError("no state")
 
 
 def _whole(x: Any) -> int:

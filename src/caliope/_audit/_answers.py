@@ -191,7 +191,10 @@ def answer_recorded_before(data: Trajectories, given: Any) -> Answer:
         if given != "all":
             raise ValueError(f"recorded_before must be 'all' or a list of state columns, got {given!r}.")
         return Answer("all", "the states were recorded before the decision")
-    listed = [str(name) for name in given]
+    made_of = (
+        {} if data.encoder is None else {column.name: column.features for column in data.encoder.columns}
+    )
+    listed = [feature for name in given for feature in made_of.get(str(name), (str(name),))]
     unknown = [name for name in listed if name not in names]
     if unknown or not listed:
         what = f"{unknown[0]!r} is none of them" if unknown else "the list is empty"

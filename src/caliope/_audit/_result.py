@@ -126,7 +126,7 @@ class AuditSettings:
     n_clusters : int, optional
         Clusters that folds and resamples kept together; None where trajectories were independent.
     source : mapping from str to str
-        How the log was read, in words; empty if it was not read by the command line.
+        How the log was read, in words: categories, gaps and doses; all columns where the command line read it.
     """
 
     gamma: float

@@ -315,4 +315,5 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answe
         worst=asked.worst,
         answers=answers.to_dict(),
         n_clusters=None if data.layout.cluster is None else data.layout.n_units,
+        source={} if data.encoder is None else data.encoder.describe(),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise
@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from caliope._trajectories import Trajectories
+from caliope._validation import ActionCountError
 from caliope.calibration._scores import severity_strata
 from caliope.cli._config import Study, show_settings
-from caliope.io._source import column_types
+from caliope.cli._guess import Guess, Known, guess_states, sample_size
+from caliope.cli._kinds import ROW, list_names, parse_cuts, split_names
+from caliope.io._source import column_types, first_rows
 from caliope.io._table import read_table
 
 ALL, NO = "all", "no"  # answers that name no column
@@ -29,30 +32,41 @@ class ReadLog:
 
     data: Trajectories
     settings: Mapping[str, str]  # setting -> what was read, in words
-    inferred: tuple[str, ...]  # the settings that were not given
+    inferred: tuple[str, ...]  # the settings that were not given, and what was found out about the table
 
 
-def read_log(study: Study) -> ReadLog:
+def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
     """Read the table of a study with the columns that it names, and infer the others."""
-    named = _infer_columns(study)
-    data = read_table(
-        named.log,
-        episode=named.episode,
-        action=named.action,
-        reward=named.reward,
-        states=named.states,
-        time=named.time,
-        terminated=ended_column(named),
-        keep=_kept_columns(named),
-        cluster=named.cluster,
-        n_actions=named.n_actions or len(named.target_columns) or None,
-        calendar=named.calendar,
-    ).replace(unit=named.unit)
+    named, guess = _infer_columns(study, quiet=quiet)
+    actions = _action_columns(named)
+    try:
+        data = read_table(
+            list(named.log) if isinstance(named.log, tuple) else named.log,
+            episode=_episode_column(named),
+            action=actions,
+            reward=named.reward,
+            states=named.states,
+            time=named.time,
+            terminated=ended_column(named),
+            keep=_kept_columns(named),
+            cluster=named.cluster,
+            n_actions=named.n_actions or len(named.target_columns) or None,
+            levels=named.levels,
+            cuts=None if named.cuts is None else parse_cuts(named.cuts, actions),
+            calendar=named.calendar,
+        ).replace(unit=named.unit)
+    except ActionCountError as error:
+        if named.n_actions is not None or not named.target_columns:
+            raise
+        raise ValueError(
+            f"--target-columns names {len(named.target_columns)} columns, one per action, but the log has more or "
+            f"other actions: {error}"
+        ) from None
     if named.ended == ALL:
         data = data.replace(terminated=np.ones(len(data), dtype=bool))
     _refuse_single(data)
     _refuse_huge(data)
-    notes = _inference_notes(study, named)
+    notes = _inference_notes(study, named, guess) | data.encoder.describe()
     return ReadLog(data, show_settings(named) | notes, tuple(notes))
 
 
@@ -69,27 +83,82 @@ def learnt_column(study: Study) -> str | None:
     return None if study.learnt_on in (None, NO) else study.learnt_on
 
 
-def _infer_columns(study: Study) -> Study:
+def _episode_column(study: Study) -> str | None:
+    """The column of trajectories; None where each row is one, and no column is called row."""
+    return None if study.episode == ROW and ROW not in column_types(study.log) else study.episode
+
+
+def _action_columns(study: Study) -> tuple[str, ...]:
+    """The columns of the action: one, or several separated by commas."""
+    if "," not in study.action or study.action in column_types(study.log):
+        return (study.action,)
+    return split_names(study.action)
+
+
+def recommended_columns(study: Study, actions: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the recommended action: as many as those of the action."""
+    if study.recommended is None:
+        return ()
+    return (study.recommended,) if len(actions) == 1 else split_names(study.recommended)
+
+
+def _infer_columns(study: Study, *, quiet: bool) -> tuple[Study, Guess | None]:
     """The study with a column of time, if there is one called so, and with states."""
     if study.time is not None and study.states and not study.ignore:
-        return study
+        return study, None
     types = column_types(study.log)
     _check_ignored(study, types)
     named = study
-    if study.time is None and "time" in types and "time" not in (*study.states, *study.ignore):
+    single = study.episode == ROW and ROW not in types
+    if study.time is None and not single and "time" in types and "time" not in (*study.states, *study.ignore):
         named = replace(named, time="time")
-    return named if study.states else replace(named, states=_numeric_columns(named, types))
+    if study.states:
+        return named, None
+    if quiet:
+        raise ValueError(
+            "the states are not named, and with --quiet nobody would see which columns are taken for them: name them "
+            "with --states, or leave --quiet out."
+        )
+    guess = _guess(named, types)
+    return replace(named, states=guess.states), guess
 
 
-def _inference_notes(study: Study, named: Study) -> dict[str, str]:
+def _guess(study: Study, types: Mapping[str, Any]) -> Guess:
+    actions = _action_columns(study)
+    used = {study.episode, *actions, study.reward, study.time, ended_column(study), study.calendar}
+    used |= {learnt_column(study), study.cluster, study.propensity, *study.target_columns, *study.ignore}
+    used |= {*recommended_columns(study, actions)}
+    known = Known(study.episode, actions, study.reward, frozenset(name for name in used if name is not None))
+    guess = guess_states(first_rows(study.log, sample_size()), list(types), known)
+    if not guess.states:
+        raise ValueError(
+            f"{show_settings(study)['log']} has no column left to describe the state"
+            + (f" ({_reasons(guess)})" if guess.left_out else "")
+            + ": name its columns with --states."
+        )
+    return guess
+
+
+def _reasons(guess: Guess) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in guess.left_out.items():
+        by_reason.setdefault(reason, []).append(name or "the one without a name")
+    return "; ".join(f"{list_names(names)}: {reason}" for reason, names in by_reason.items())
+
+
+def _inference_notes(study: Study, named: Study, guess: Guess | None) -> dict[str, str]:
     """What was inferred, in words."""
     notes, shown = {}, show_settings(named)
-    if study.time is None:
+    if study.time is None and study.episode != ROW:
         rows = "rows as they stand in the file"
         notes["time"] = rows if named.time is None else f"{shown['time']}, by its name"
-    if not study.states:
+        if guess is not None and guess.rising is not None and named.time is None:
+            notes["time"] += f"; {guess.rising!r} rises in every trajectory and may be meant (--time)"
+    if guess is not None:
         n = len(named.states)
-        notes["states"] = f"all {n} numeric columns not used otherwise: {shown['states']}"
+        notes["states"] = f"all {n} columns not used otherwise: {shown['states']}"
+        if guess.left_out:
+            notes["left out of the states"] = _reasons(guess)
     return notes
 
 
@@ -109,32 +178,10 @@ def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
             raise ValueError(f"--ignore names a column {name!r}{hint} that {study.log} does not have.")
 
 
-def _numeric_columns(study: Study, types: Mapping[str, Any]) -> tuple[str, ...]:
-    used = {study.episode, study.action, study.reward, study.time, ended_column(study), study.calendar}
-    used |= {
-        learnt_column(study),
-        study.cluster,
-        study.recommended,
-        study.propensity,
-        *study.target_columns,
-        *study.ignore,
-    }
-    numeric = [
-        name
-        for name, kinds in types.items()
-        if name not in used and all(kind.is_numeric() or str(kind) == "Boolean" for kind in kinds)
-    ]
-    if not numeric:
-        raise ValueError(
-            f"{study.log} has no numeric column left to describe the state: name its columns with --states, and code "
-            "words as numbers."
-        )
-    return tuple(numeric)
-
-
 def _kept_columns(study: Study) -> tuple[str, ...]:
     stratum = None if study.by is None else study.by.partition(":")[0]
-    names = (study.recommended, study.propensity, stratum, learnt_column(study), *study.target_columns)
+    names = (study.propensity, stratum, learnt_column(study), *study.target_columns)
+    names = (*recommended_columns(study, _action_columns(study)), *names)
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
@@ -174,9 +221,7 @@ def numbers_of(data: Trajectories, name: str, what: str) -> Any:
         values = np.asarray(data[name], dtype=np.float64)
     except (TypeError, ValueError):
         first = next((repr(x) for x in data[name] if not _is_number(x)), str(data[name].dtype))
-        raise TypeError(
-            f"column {name!r} ({what}) must hold numbers, but has {first}: code its words as numbers."
-        ) from None
+        raise TypeError(f"column {name!r} ({what}) must hold numbers, but has {first}.") from None
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise ValueError(

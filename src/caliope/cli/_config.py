@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,8 +14,11 @@ import click
 from caliope.cli._kinds import (
     COLUMN,
     COLUMNS,
+    CUTS,
     ENDED,
+    EPISODE,
     FILE,
+    FILES,
     FLAG,
     GAMMA,
     LEARNT_ON,
@@ -72,26 +75,42 @@ def _setting(
 class Study:
     """What is to be evaluated and how. What is None or empty is chosen from the log, and printed."""
 
-    log: str = _setting(MISSING, FILE, None, "Table with one row per decision.", printed=True)
-    episode: str = _setting("episode", COLUMN, LOG, "Trajectory that a row belongs to.", printed=True)
+    log: str | tuple[str, ...] = _setting(
+        MISSING, FILES, None, "Table with one row per decision.", printed=True
+    )
+    episode: str = _setting(
+        "episode", EPISODE, LOG, "Trajectory that a row belongs to; row: each row is one.", printed=True
+    )
     unit: str = _setting(
         "trajectory", WORD, LOG, "What one trajectory is called in the report: visit, stay, customer."
     )
-    action: str = _setting("action", COLUMN, LOG, "Action taken, coded 0, 1, 2, ...", printed=True)
+    action: str = _setting(
+        "action",
+        COLUMN,
+        LOG,
+        "Action taken: words, codes 0, 1, 2, ..., or doses; several columns with commas.",
+        printed=True,
+    )
+    levels: int | None = _setting(
+        None, whole(1, 100), LOG, "Cut doses at quantiles into so many levels, 0 apart.", printed=True
+    )
+    cuts: str | None = _setting(
+        None, CUTS, LOG, "Cut doses there, e.g. 0,50,200 or fluid:0,50;dose:0.", printed=True
+    )
     reward: str = _setting("reward", COLUMN, LOG, "Reward after the action.", printed=True)
     states: tuple[str, ...] = _setting(
         (),
         COLUMNS,
         LOG,
         "What was known before the decision, separated by commas; x0..x9 is a range.",
-        otherwise="all numeric columns not used otherwise",
+        otherwise="all columns not used otherwise, printed",
         printed=True,
     )
     ignore: tuple[str, ...] = _setting(
         (),
         COLUMNS,
         LOG,
-        "Numeric columns that are not states, such as values recorded after the decision.",
+        "Columns that are not states, such as values recorded after the decision.",
         printed=True,
     )
     time: str | None = _setting(
@@ -189,7 +208,7 @@ class Study:
 SETTINGS: Mapping[str, Setting] = {each.name: each.metadata["setting"] for each in fields(Study)}
 TARGETS = ("target_columns", "recommended", "model", "policy", "learn")
 _LISTS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED))
-_PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, PAGE))
+_PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, FILES, PAGE))
 
 
 def add_options(*groups: str) -> Callable[[Any], Any]:
@@ -220,14 +239,20 @@ def show_settings(study: Study) -> dict[str, str]:
 # -- from options and files --
 
 
-def read_study(source: str, given: Mapping[str, Any], *, needs_target: bool) -> Study:
-    """A study from the first argument, a log or a study file, and the options that were given.
+def read_study(source: str | Sequence[str], given: Mapping[str, Any], *, needs_target: bool) -> Study:
+    """A study from the arguments, the files of a log or a study file, and the options that were given.
 
     Options take precedence over the file. All mistakes are reported at once.
     """
     options = {name: x for name, x in given.items() if x is not None}
-    if not source.lower().endswith(".toml"):
-        return _make_study({"log": source} | options, "the options have", needs_target)
+    files = (source,) if isinstance(source, str) else tuple(source)
+    studies = [file for file in files if file.lower().endswith(".toml")]
+    if not studies:
+        log = files[0] if len(files) == 1 else files
+        return _make_study({"log": log} | options, "the options have", needs_target)
+    if len(files) > 1:
+        raise ValueError(f"{studies[0]} is a study file and names its log itself: give it alone.")
+    source = studies[0]
     values = _read_file(Path(source))
     if needs_target and any(name in options for name in TARGETS):
         # Another policy: neither softened like that of the file, nor learnt or trusted like it.
@@ -245,8 +270,11 @@ def _read_file(path: Path) -> dict[str, Any]:
         ) from None
     values = {name.replace("-", "_"): x for name, x in found.items()}
     for name in _PATHS:
-        if isinstance(values.get(name), str):
-            values[name] = str(path.parent / values[name])  # paths start from the folder of the file
+        x = values.get(name)  # paths start from the folder of the file
+        if isinstance(x, str):
+            values[name] = str(path.parent / x)
+        elif isinstance(x, list) and all(isinstance(each, str) for each in x):
+            values[name] = tuple(str(path.parent / each) for each in x)
     return values
 
 
@@ -310,6 +338,8 @@ def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
     found += _repeated_names(lists)
     if "ended" in values and "terminated" in values and values["ended"] != values["terminated"]:
         found.append("ended and terminated both say which trajectories ended: give one of the two")
+    if "levels" in values and "cuts" in values:
+        found.append("levels and cuts both say how doses are cut: give one of the two")
     given, columns = values.get("n_actions"), lists.get("target_columns")
     if given is not None and columns and given != len(columns):
         found.append(f"n_actions is {given}, but target_columns names {len(columns)} columns, one per action")
@@ -322,7 +352,11 @@ def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
     targets, found = [name for name in TARGETS if name in values], []
     if len(targets) != 1:
         problem = f"both {' and '.join(targets)} are given" if targets else "the target policy is missing"
-        found.append(f"{problem}: give one of target_columns, recommended, model, policy or learn")
+        found.append(f"{problem}: give one of --target-columns, --recommended, --model, --policy or --learn")
+    if values.get("recommended") is not None and values.get("recommended") == values.get("action", "action"):
+        found.append(
+            "recommended names the column of the actions taken: name the column of the policy's own actions"
+        )
     if "learn" in values and "learnt_on" in values:
         found.append(
             "learn answers learnt_on, since it never sees what it is evaluated on: leave learnt_on out"

@@ -87,6 +87,9 @@ class Display:
     def expect(self, total: int) -> None:
         """Say how many stages there will be in all."""
 
+    def say(self, text: str) -> None:
+        """Show a line that stays."""
+
 
 @contextmanager
 def show_progress(*, quiet: bool) -> Iterator[Display]:
@@ -112,6 +115,9 @@ class _Lines(Display):
     def expect(self, total: int) -> None:
         self.total = total
 
+    def say(self, text: str) -> None:
+        click.echo(text, err=True)
+
 
 class _Bar(Display):
     def __init__(self, bar: Progress, task: TaskID) -> None:
@@ -123,6 +129,9 @@ class _Bar(Display):
 
     def expect(self, total: int) -> None:
         self.bar.update(self.task, total=total)
+
+    def say(self, text: str) -> None:
+        self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

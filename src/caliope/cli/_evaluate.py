@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,31 +40,30 @@ _WARNINGS = 5  # of libraries that are printed
 
 
 @click.command()
-@click.argument("log")
+@click.argument("log", nargs=-1, required=True)
 @add_options(LOG, TARGET, OUTPUT)
 @_WORK
 @add_options(FIT)
 @_JSON
 @QUIET
-def evaluate(log: str, *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
+def evaluate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
     """Estimate the value of a new policy on a log.
 
     Prints the value, its confidence interval, a verdict that says whether to trust it, and the reasons.
 
-    LOG is a Parquet or CSV file with one row per decision (also a folder or a glob), or a study file in TOML with the
-    same settings as the options below.
+    LOG is a Parquet, CSV or Excel file with one row per decision (also several files, a folder, a glob, or - for the
+    standard input), or a study file in TOML with the same settings as the options below.
 
     Exit code: 0 if the number may be used, with caution or without; 3 if it should not be believed; 2 if the input is
     bad, with one line that says what to do.
     """
     with one_line_errors(stopped=_stop_text(work)):
-        study = read_study(log, given, needs_target=True)
+        study = _from_stdin(read_study(log, given, needs_target=True))
         write = open_report(study.out)
         _check_work(work)
         with show_progress(quiet=quiet) as display, collect_warnings() as warned:
-            found, read = _run_audit(study, display, work)
+            found = _run_audit(study, display, work, quiet=quiet)
         if not quiet:
-            _print_inferred(read)
             _print_effort(found.stages, warned)
         _print_audit(found, as_json=as_json)
         # The result comes first: it took the time, and writing may fail.
@@ -88,7 +87,16 @@ def _check_work(work: str | None) -> None:
         check_folder(work)
 
 
-def _run_audit(study: Study, display: Display, work: str | None) -> tuple[Audit, ReadLog]:
+def _from_stdin(study: Study) -> Study:
+    """The study with the standard input in a file, where that is its log."""
+    if study.log != "-":
+        return study
+    from caliope.io._stdin import spool
+
+    return replace(study, log=str(spool()))
+
+
+def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool) -> Audit:
     from caliope._audit._prepare import audit
     from caliope._audit._result import Stages
     from caliope.cli._columns import learnt_on_of, propensities_of, read_log, recorded_before_of, strata_of
@@ -96,9 +104,10 @@ def _run_audit(study: Study, display: Display, work: str | None) -> tuple[Audit,
 
     begin = Stages(display)
     with begin("reading the log"):
-        log = read_log(study)
+        log = read_log(study, quiet=quiet)
         target = target_of(study, log.data)
         models = behaviour_models(study, target.data)
+    _say_inferred(log, display, target.notes)
     display.expect(_AUDIT_STAGES + len(models) + (target.learn is not None))
     found = audit(
         target.data,
@@ -119,13 +128,16 @@ def _run_audit(study: Study, display: Display, work: str | None) -> tuple[Audit,
         progress=display,
         work=work,
     )
-    settings = replace(found.settings, source=log.settings)
-    return replace(found, settings=settings, stages=(*begin.done, *found.stages)), log
+    settings = replace(found.settings, source={**log.settings, **target.notes})
+    return replace(found, settings=settings, stages=(*begin.done, *found.stages))
 
 
-def _print_inferred(log: ReadLog) -> None:
+def _say_inferred(log: ReadLog, display: Display, more: Mapping[str, str]) -> None:
+    """Say what was inferred and found out, before anything is fitted."""
     for name in log.inferred:
-        click.echo(f"{name}: {log.settings[name]}", err=True)
+        display.say(f"{name}: {log.settings[name]}")
+    for name, text in more.items():
+        display.say(f"{name}: {text}")
 
 
 def _print_effort(stages: Sequence[Stage], warned: Sequence[str]) -> None:
@@ -148,13 +160,13 @@ def _print_audit(found: Audit, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("log")
+@click.argument("log", nargs=-1, required=True)
 @add_options(LOG)
 @_WORK
 @add_options(FIT)
 @_JSON
 @QUIET
-def calibrate(log: str, *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
+def calibrate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
     """Fit, compare and recommend behaviour models.
 
     LOG is a table or a study file, as for evaluate; no new policy is needed. Every model is judged on held-out
@@ -164,12 +176,11 @@ def calibrate(log: str, *, as_json: bool, quiet: bool, work: str | None, **given
     Exit code: 0; 3 if not even the recommended model should be believed; 2 if the input is bad.
     """
     with one_line_errors(stopped=_stop_text(work)):
-        study = read_study(log, given, needs_target=False)
+        study = _from_stdin(read_study(log, given, needs_target=False))
         _check_work(work)
         with show_progress(quiet=quiet) as display, collect_warnings() as warned:
-            found, read = _compare_models(study, display, work)
+            found = _compare_models(study, display, work, quiet=quiet)
         if not quiet:
-            _print_inferred(read)
             _print_effort(found.stages, warned)
         _print_comparison(found, as_json=as_json)
         distrusted = _is_distrusted(found)
@@ -177,16 +188,17 @@ def calibrate(log: str, *, as_json: bool, quiet: bool, work: str | None, **given
         raise click.exceptions.Exit(DISTRUSTED)
 
 
-def _compare_models(study: Study, display: Display, work: str | None) -> tuple[BehaviourModels, ReadLog]:
+def _compare_models(study: Study, display: Display, work: str | None, *, quiet: bool) -> BehaviourModels:
     from caliope._audit._compare import compare_behaviour
     from caliope.cli._columns import read_log, strata_of
     from caliope.cli._policies import behaviour_models
 
     display("reading the log")
-    log = read_log(study)
+    log = read_log(study, quiet=quiet)
+    _say_inferred(log, display, {})
     models = behaviour_models(study, log.data)
     display.expect(_CALIBRATE_STAGES + len(models))
-    found = compare_behaviour(
+    return compare_behaviour(
         log.data,
         models,
         by=strata_of(study, log.data),
@@ -196,7 +208,6 @@ def _compare_models(study: Study, display: Display, work: str | None) -> tuple[B
         progress=display,
         work=work,
     )
-    return found, log
 
 
 def _is_distrusted(found: BehaviourModels) -> bool:

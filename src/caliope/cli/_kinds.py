@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
 from typing import Any
 
+ROW = "row"  # in place of the column of trajectories: each row is one
 _LISTED = 12  # names that a printed setting spells out
 
 
@@ -101,6 +104,36 @@ def _expand_range(part: str) -> list[str]:
     return [f"{stem}{i}" for i in range(int(ends[0]), min(int(ends[1]), int(ends[0]) + 100_000) + 1)]
 
 
+def _check_files(name: str, x: Any) -> None:
+    several = isinstance(x, list | tuple) and bool(x) and all(map(is_text, x))
+    _require(is_text(x) or several, name, "the name of a file, or a list of names", x)
+
+
+def _check_cuts(name: str, x: Any) -> None:
+    parse_cuts(x, ("",))
+
+
+def parse_cuts(text: Any, actions: Sequence[str]) -> dict[str, list[float]]:
+    """Cut points by column: ``0,50`` for the only action, ``fluid:0,50;dose:0,0.1`` for several.
+
+    >>> parse_cuts("0,50", ["dose"])
+    {'dose': [0.0, 50.0]}
+    """
+    if isinstance(text, list | tuple):
+        text = ",".join(map(str, text))
+    found = {}
+    for part in str(text).split(";"):
+        name, colon, points = part.rpartition(":")
+        try:
+            cuts = [float(x) for x in points.split(",")]
+        except ValueError:
+            cuts = []
+        if not cuts or any(a >= b for a, b in pairwise(cuts)) or not all(map(isfinite, cuts)):
+            raise ValueError(f"cuts must be rising numbers, such as 0,50,200 or dose:0,50, got {part!r}")
+        found[name.strip() if colon else actions[0]] = cuts
+    return found
+
+
 COLUMN = Kind("COLUMN", _check_text, "column {!r}".format)
 COLUMNS = Kind("COLUMNS", _check_names, list_names)
 NAMES = Kind("NAMES", _check_names, list_names)
@@ -109,6 +142,9 @@ ENDED = Kind("all|COLUMN", _check_text)
 LEARNT_ON = Kind("no|COLUMN", _check_text)
 RECORDED = Kind("all|COLUMNS", _check_names, list_names)
 STRATA = Kind("COLUMN[:LIMITS]", _check_text)
+EPISODE = Kind("COLUMN|row", _check_text, lambda x: "each row" if x == ROW else f"column {x!r}")
+CUTS = Kind("POINTS", _check_cuts, str)
+FILES = Kind("FILES", _check_files, lambda x: x if isinstance(x, str) else ", ".join(x))
 FILE = Kind("FILE", _check_text)
 PAGE = Kind("FILE.html", _check_text)
 OBJECT = Kind("MODULE:OBJECT", _check_text)

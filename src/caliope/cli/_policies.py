@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from caliope._audit._learn import check_learner, soften
-from caliope._policies import Relative, TiltOfPractice, mix, practice
+from caliope._policies import Relative, TiltOfPractice, mix, practice, rounded_digits
 from caliope._ragged import Int
 from caliope._trajectories import Trajectories
 from caliope._validation import as_action_codes, refuse_beyond, refuse_sparse
 from caliope.behaviour._frequencies import TabularFrequencies
 from caliope.behaviour._models import POOL, boosting, candidate_models, default_models
 from caliope.behaviour._saving import load_model
-from caliope.cli._columns import numbers_of, place_of
+from caliope.cli._columns import numbers_of, place_of, recommended_columns
 from caliope.cli._config import MOST_ACTIONS, Study
 
 # -- behaviour models --
@@ -58,6 +60,7 @@ class Target:
     data: Trajectories
     question: str
     learn: Any = None  # in place of a policy
+    notes: Mapping[str, str] = field(default_factory=dict)  # setting -> what was taken for granted
 
 
 def target_of(study: Study, data: Trajectories) -> Target:
@@ -65,18 +68,30 @@ def target_of(study: Study, data: Trajectories) -> Target:
     if study.learn is not None:
         return _learner_of(study, study.learn, data)
     policy, data, words = _named_policy(study, data)
+    policy, notes = _rescaled(policy)
     if isinstance(policy, TiltOfPractice) and study.propensity is not None:
         raise ValueError(
             f"{study.policy} is a tilt of practice and needs the behaviour policy's probabilities of all "
             "actions, but --propensity holds those of the actions taken: leave --propensity out."
         )
     if study.soften is None:
-        return Target(policy, data, f"What would be achieved by following {words}?")
+        return Target(policy, data, f"What would be achieved by following {words}?", notes=notes)
     if isinstance(policy, Relative):
         raise ValueError(f"{study.policy} is stated relative to practice already: leave --soften out.")
     share = 1 - study.soften
     question = _softened_question(words, share, study.soften)
-    return Target(mix(practice, policy, share), data, question)
+    return Target(mix(practice, policy, share), data, question, notes=notes)
+
+
+def _rescaled(policy: Any) -> tuple[Any, dict[str, str]]:
+    """Probabilities that were rounded sum to 1 again; and what was done, in words."""
+    if not isinstance(policy, np.ndarray):
+        return policy, {}
+    digits = rounded_digits(policy)
+    if digits is None:
+        return policy, {}
+    said = f"rounded to {digits} digits, rescaled to sum to 1 in every row"
+    return policy / policy.sum(axis=1, keepdims=True), {"target probabilities": said}
 
 
 def _learner_of(study: Study, name: str, data: Trajectories) -> Target:
@@ -101,11 +116,14 @@ def _softened_question(words: str, share: float, rest: float) -> str:
 def _named_policy(study: Study, data: Trajectories) -> tuple[Any, Trajectories, str]:
     """The policy, the log with room for its actions, and the words for it."""
     if study.target_columns:
-        names = study.target_columns
+        names = _in_order_of_actions(study.target_columns, data)
         probs = [numbers_of(data, name, "probability under the target policy") for name in names]
         return np.column_stack(probs), data, f"the probabilities in columns {names[0]!r} to {names[-1]!r}"
     if study.recommended is not None:
-        codes = _recommended_actions(study.recommended, data)
+        if data.action_names is None:
+            codes = _recommended_actions(study.recommended, data)
+        else:
+            codes = _recommended_names(study, data)
         wide = with_actions(data, int(codes.max()) + 1)
         return np.eye(wide.n_actions)[codes], wide, f"the recommendations in {study.recommended!r}"
     if study.model is not None:
@@ -116,6 +134,46 @@ def _named_policy(study: Study, data: Trajectories) -> tuple[Any, Trajectories, 
     if not isinstance(policy, Relative) and not hasattr(policy, "predict_proba"):
         policy = _call_policy(name, policy, data)
     return policy, with_actions(data, _largest_class(policy)), f"the policy {name}"
+
+
+def _in_order_of_actions(columns: Sequence[str], data: Trajectories) -> Sequence[str]:
+    """Columns in the order of the actions that their names end in; as given where actions have no words."""
+    actions = data.encoder.actions
+    if data.action_names is None or len(actions) > 1 or actions[0].cuts:
+        return columns  # codes and levels have an order that everybody knows
+    found = []
+    for name in data.action_names:
+        fitting = [
+            column
+            for column in columns
+            if column == name or re.search(rf"[^A-Za-z0-9]{re.escape(name)}$", column)
+        ]
+        if len(fitting) != 1:
+            raise ValueError(
+                f"--target-columns must name one column per action, ending in its name, such as p_{name}: "
+                f"{len(fitting)} of {', '.join(columns)} do so for {name!r}. Rename them; their order alone does not "
+                f"say which action is which."
+            )
+        found += fitting
+    return found
+
+
+def _recommended_names(study: Study, data: Trajectories) -> Int:
+    """Recommended words or doses as codes, like the logged ones."""
+    actions = data.encoder.actions
+    columns = recommended_columns(study, [each.name for each in actions])
+    if len(columns) != len(actions):
+        raise ValueError(
+            f"the action has the {len(actions)} columns {', '.join(each.name for each in actions)}, and --recommended "
+            f"names {len(columns)}: name one for each, in the same order."
+        )
+    series = [pl.Series(name, data[name], strict=False) for name in columns]
+    for name, each in zip(columns, actions, strict=True):
+        if each.cuts:
+            numbers_of(data, name, "recommended dose")
+    return data.encoder.encode_actions(
+        pl.DataFrame({each.name: column for each, column in zip(actions, series, strict=True)})
+    )
 
 
 def _recommended_actions(column: str, data: Trajectories) -> Int:

@@ -3,6 +3,11 @@ from ._datasets import (
     read_minari as read_minari,
     read_obp as read_obp,
 )
+from ._encoder import (
+    ActionColumn as ActionColumn,
+    Encoder as Encoder,
+    StateColumn as StateColumn,
+)
 from ._source import (
     column_types as column_types,
 )

@@ -21,6 +21,7 @@ Types = Mapping[str, tuple[DType, ...]]
 _FEW = 30
 # Integers that NumPy does not have.
 WIDE = (nw.Int128, nw.UInt128)
+_PARTS = ("episode", "time", "action", "reward", "terminated")  # each has a column of its own
 _FITS_FLOAT32 = (nw.Float32, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Boolean)
 
 
@@ -28,8 +29,8 @@ _FITS_FLOAT32 = (nw.Float32, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Boolean)
 class Roles:
     """Names of the columns, by role."""
 
-    episode: str
-    action: str
+    episode: str | None  # None where each row is a trajectory
+    actions: tuple[str, ...]
     reward: str
     states: tuple[str, ...]
     time: str | None
@@ -40,13 +41,17 @@ class Roles:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Columns that give the episode and the order of a row, and when the episode began."""
+        """Columns that give the episode and the order of a row, and when the episode began; the reward without any."""
+        return self._labels or (self.reward,)
+
+    @cached_property
+    def _labels(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(x for x in (self.episode, self.time, self.calendar) if x is not None))
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
         """Columns other than states that become one number per row."""
-        found = (self.action, self.reward)
+        found = (*self.actions, self.reward)
         return found if self.terminated is None else (*found, self.terminated)
 
     @cached_property
@@ -66,8 +71,13 @@ class Roles:
 
     @cached_property
     def measures(self) -> frozenset[str]:
-        """Columns that must hold numbers; not the keys."""
-        return frozenset({*self.states, *self.numbers} - {*self.keys})
+        """Columns that become numbers; not those that name an episode or a time."""
+        return frozenset({*self.states, *self.numbers} - {*self._labels})
+
+    @cached_property
+    def may_be_words(self) -> frozenset[str]:
+        """Columns that may hold words instead of numbers."""
+        return frozenset({*self.states, *self.actions} - {*self._labels})
 
     @cached_property
     def floats(self) -> frozenset[str]:
@@ -133,13 +143,23 @@ def refuse_duplicates(roles: Roles, names: Sequence[Any], where: str) -> None:
 
 def check_roles(roles: Roles) -> None:
     """Raise if a column has two roles, or if there is no state."""
-    single = {part: getattr(roles, part) for part in ("episode", "time", "action", "reward", "terminated")}
+    single = {part: getattr(roles, part) for part in ("episode", "time", "reward", "terminated")}
     for part, name in single.items():
-        if name is not None or part in ("episode", "action", "reward"):
+        if name is not None or part == "reward":
             _check_text(part, name)
+    if not roles.actions:
+        raise ValueError("action names no column: name the one that holds the action.")
+    for name in roles.actions:
+        _check_text("action", name)
+    if roles.episode is None and roles.time is not None:
+        raise ValueError(
+            f"without episode= each row is a trajectory of its own, and time={roles.time!r} has no rows to order: "
+            "leave it out, or name the column that tells trajectories apart."
+        )
     if roles.calendar is not None:
         _check_text("calendar", roles.calendar)
         used = [part for part, name in single.items() if part != "time" and name == roles.calendar]
+        used += ["action"] * (roles.calendar in roles.actions)
         if used:
             raise ValueError(
                 f"column {roles.calendar!r} is given as {used[0]} and calendar; each needs a column of its own."
@@ -149,22 +169,25 @@ def check_roles(roles: Roles) -> None:
             _check_text(part, name)
     if roles.cluster is not None:
         _check_text("cluster", roles.cluster)
-    named = [name for name in single.values() if name is not None]
+    played = [(part, name) for part, name in single.items() if name is not None]
+    played = sorted(
+        [*played, *(("action", name) for name in roles.actions)], key=lambda pair: _PARTS.index(pair[0])
+    )
+    named = [name for _, name in played]
     for name in named:
         if named.count(name) > 1:
-            parts = " and ".join(part for part, other in single.items() if other == name)
+            parts = " and ".join(part for part, other in played if other == name)
             raise ValueError(f"column {name!r} is given as {parts}; each needs a column of its own.")
     if not roles.states:
         raise ValueError("states is empty: name at least one column that was known before the decision.")
     twice = sorted(name for name, times in Counter(roles.states).items() if times > 1)
     if twice:
         raise ValueError(f"states names {', '.join(map(repr, twice))} more than once.")
-    leaks = [part for part, name in single.items() if part != "time" and name in roles.states]
+    leaks = [f"{name!r} (the {part})" for part, name in played if part != "time" and name in roles.states]
     if leaks:
         raise ValueError(
-            "states must hold only what was known before the decision, but lists "
-            f"{', '.join(f'{single[part]!r} (the {part})' for part in leaks)}: it would give the answer away. "
-            "Take it out."
+            f"states must hold only what was known before the decision, but lists {', '.join(leaks)}: it would give "
+            "the answer away. Take it out."
         )
 
 
@@ -196,6 +219,19 @@ def _is_number(dtype: DType) -> bool:
     return dtype.is_numeric() or dtype == nw.Boolean
 
 
+def is_word(dtype: DType) -> bool:
+    """Whether a type holds words."""
+    return dtype in (nw.String, nw.Categorical, nw.Enum)
+
+
+def _is_value(dtype: DType) -> bool:
+    return _is_number(dtype) or is_word(dtype)
+
+
+def _is_state(dtype: DType) -> bool:
+    return _is_value(dtype) or dtype in (nw.Date, nw.Datetime)  # refused later, with what to do
+
+
 def _is_time(dtype: DType) -> bool:
     return (dtype.is_numeric() and dtype not in WIDE) or dtype in (nw.Date, nw.Datetime, nw.Duration)
 
@@ -211,16 +247,16 @@ class _Need(NamedTuple):
     remedy: str
 
 
-_CODE = "Code it as numbers. In a CSV file one word, such as NA, makes a whole column text."
+_NULLS = "In pandas, gaps turn booleans into objects: use .astype('boolean')."
 _NEEDS = (
-    _Need("states", _is_number, "states must be numbers", _CODE),
-    _Need("reward", _is_number, "the reward must be a number", _CODE),
+    _Need("states", _is_state, "states must be numbers, categories or booleans", _NULLS),
     _Need(
-        "action",
+        "reward",
         _is_number,
-        "actions must be whole numbers from 0",
-        "Code them first, e.g. by numpy.unique(..., return_inverse=True), and note which number is which.",
+        "the reward must be a number",
+        "Give the outcome as a number, such as 1 where it is good and 0 where it is not.",
     ),
+    _Need("actions", _is_value, "actions must be words, booleans, doses, or whole numbers from 0", _NULLS),
     _Need(
         "terminated",
         _is_number,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import TextIOWrapper
 from pathlib import Path
-from typing import IO
 
 import polars as pl
 
 from caliope.io._columns import Roles, refuse_duplicates
+from caliope.io._dialect import Dialect, read_dialect, refuse_encoding
 
 # Rows from which the type of a column is inferred.
 _CSV_ROWS = 100_000
@@ -23,51 +19,6 @@ _ISO = (
 )
 
 
-def _names(path: Path) -> list[str]:
-    """Return the names in the header as written: polars would rename the second of two equal ones."""
-    with path.open("rb") as plain:
-        packed = plain.read(2) == b"\x1f\x8b"
-        plain.seek(0)
-        if not packed:
-            return _first_line(plain, path)
-        try:
-            with gzip.open(plain) as file:
-                return _first_line(file, path)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(
-                f"{path} is packed by gzip, but damaged or cut off ({error}). Copy or pack it again."
-            ) from None
-
-
-def _first_line(file: IO[bytes] | gzip.GzipFile, path: Path) -> list[str]:
-    start = file.read(1000)
-    if b"\x00" in start or start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ValueError(
-            f"{path} must be UTF-8 text, but looks like UTF-16 (what Excel calls Unicode text) from its "
-            "first bytes on. Save it again as 'CSV UTF-8'."
-        )
-    file.seek(0)
-    with TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as lines:
-        try:
-            return next((names for names in csv.reader(lines) if names), [])
-        except csv.Error as error:
-            raise ValueError(f"{path}: the first line must name the columns, but {error}.") from None
-
-
-def _read_header(path: Path) -> list[str]:
-    names = _names(path)
-    if not names:
-        raise ValueError(f"{path} has no rows and no header. Leave it out, or write it again.")
-    other = next((mark for mark in (";", "\t", "|") if mark in names[0]), None)
-    if len(names) == 1 and other:
-        raise ValueError(
-            f"{path} must separate its columns by commas, but has {other!r} in its first line: {names[0][:80]!r}. "
-            f"Write it with commas (and points in numbers), or read it by polars.scan_csv(..., "
-            f"separator={other!r}) and give read_table the frame."
-        )
-    return names
-
-
 @dataclass(frozen=True)
 class CsvFile:
     """A CSV file, and the types with which its columns are read."""
@@ -75,10 +26,12 @@ class CsvFile:
     path: Path
     types: Mapping[str, pl.DataType]
     wanted: tuple[str, ...]
+    dialect: Dialect
+    words: frozenset[str] = frozenset()  # columns that may hold words
 
     def scan(self) -> pl.LazyFrame:
         """Return the query."""
-        return pl.scan_csv(self.path, glob=False, schema=dict(self.types))
+        return pl.scan_csv(self.path, schema=dict(self.types), **self.dialect.options)
 
     def scan_whole(self) -> pl.LazyFrame:
         """Return a query of every column; those without a role are read as text.
@@ -86,31 +39,54 @@ class CsvFile:
         Only then does polars report a row with a cell too many, which may be shifted.
         """
         kinds = {name: kind if name in self.wanted else pl.String() for name, kind in self.types.items()}
-        return pl.scan_csv(self.path, glob=False, schema=kinds)
+        return pl.scan_csv(self.path, schema=kinds, **self.dialect.options)
 
     def refuse_text(self) -> None:
-        """Raise if a cell does not fit the type of its column, and say where."""
-        text = pl.scan_csv(self.path, glob=False, schema=dict.fromkeys(self.types, pl.String()))
+        """Raise if the encoding is wrong, or if a cell does not fit the type of its column; say where."""
+        refuse_encoding(self.path)
+        text = self._text()
         for name in self.wanted:
             dtype = self.types.get(name, pl.String())
             if not dtype.is_numeric():
                 continue
             value = pl.col("value")
-            odd = (value != "") & value.cast(dtype, strict=False).is_null()
+            odd = (value != "") & self._as_number(value, dtype).is_null()
             found = text.select(value=pl.col(name), row=pl.int_range(1, pl.len() + 1)).filter(odd).collect()
             if found.height:
                 kind = "whole numbers" if dtype.is_integer() else "numbers"
                 raise ValueError(
                     f"{self.path}: column {name!r} must hold {kind}, but {found.height} rows do not "
-                    f"(first: {found['value'][0]!r} in row {found['row'][0]} below the header). Code words as "
-                    "numbers, write 1.5 and not 1,5, and fill in what is missing: NA or NULL is text."
+                    f"(first: {found['value'][0]!r} in row {found['row'][0]} below the header). Write numbers "
+                    f"as 1.5, and leave gaps empty.{self._of_words(name)}"
                 )
 
+    def _text(self) -> pl.LazyFrame:
+        return pl.scan_csv(self.path, schema=dict.fromkeys(self.types, pl.String()), **self.dialect.options)
 
-def infer_types(path: Path) -> dict[str, pl.DataType]:
+    def _as_number(self, value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+        point = value.str.replace(",", ".", literal=True) if self.dialect.decimal_comma else value
+        return point.cast(dtype, strict=False)
+
+    def _of_words(self, name: str) -> str:
+        return (
+            " A column of words must hold no numbers, or be a categorical of a frame."
+            if name in self.words
+            else ""
+        )
+
+    def holds_words(self, name: str) -> bool:
+        """Whether the cells of a column of text are words for the most part, and not numbers."""
+        cells = self._text().select(pl.col(name)).filter(pl.col(name) != "")
+        share = (
+            cells.select(self._as_number(pl.col(name), pl.Float64()).is_not_null().mean()).collect().item()
+        )
+        return share is None or share < 0.5
+
+
+def infer_types(path: Path, dialect: Dialect | None = None) -> dict[str, pl.DataType]:
     """Check the header, and infer the types of all columns from their first rows."""
-    _read_header(path)
-    guessed = pl.scan_csv(path, glob=False, infer_schema_length=_CSV_ROWS, try_parse_dates=False)
+    dialect = dialect or read_dialect(path)
+    guessed = pl.scan_csv(path, infer_schema_length=_CSV_ROWS, try_parse_dates=False, **dialect.options)
     types = dict(guessed.collect_schema())
     if set(types.values()) == {pl.String()} and guessed.head(1).collect().is_empty():
         raise ValueError(f"{path} has no rows below its header. Leave it out, or write it again.")
@@ -119,18 +95,21 @@ def infer_types(path: Path) -> dict[str, pl.DataType]:
 
 def open_csv(path: Path, roles: Roles) -> CsvFile:
     """Check the header, and find the types of the columns by what they are used for."""
-    refuse_duplicates(roles, _read_header(path), f"the header of {path}")
-    types = infer_types(path)
+    dialect = read_dialect(path)
+    refuse_duplicates(roles, dialect.names, f"the header of {path}")
+    types = infer_types(path, dialect)
+    suspects = [name for name in roles.measures if types.get(name) == pl.String()]
+    file = CsvFile(path, types, tuple(suspects), dialect, roles.may_be_words)
+    suspects = [name for name in suspects if name not in roles.may_be_words or not file.holds_words(name)]
     # A column that is whole for 100,000 rows may have a fraction in the next. Where the numbers become
     # floats in the end they are read as floats at once; knowing the types also saves guessing on each pass.
-    suspects = [name for name in roles.measures if types.get(name) == pl.String()]
     for name in types:
         if name in suspects or (name in roles.floats and types[name].is_integer()):
             types[name] = pl.Float64()
     types |= {roles.episode: pl.String()} if roles.episode in types else {}  # as numbers, 01 would be 1
     if suspects:
-        CsvFile(path, types, tuple(suspects)).refuse_text()
-    return CsvFile(path, types, roles.names)
+        CsvFile(path, types, tuple(suspects), dialect, roles.may_be_words).refuse_text()
+    return CsvFile(path, types, roles.names, dialect, roles.may_be_words)
 
 
 def _whole_ids(ids: pl.Series) -> pl.Expr | None:
@@ -164,7 +143,7 @@ def _times(keys: pl.DataFrame, roles: Roles, name: str) -> pl.Expr:
         odd = filled.filter(numbers.is_null())
         raise ValueError(
             f"column {name!r} must hold numbers, or ISO dates throughout, but {odd.height} of {keys.height} rows hold "
-            f"no number (first: {odd[name][0]!r} in episode {odd[roles.episode][0]}). Correct them."
+            f"no number (first: {odd[name][0]!r} {_place(odd, roles)}). Correct them."
         )
     zoned = filled[name].str.contains(r":.*(?:Z|[+-]\d{2}:?\d{2})$").any()
     moments = _moments(pl.col(name), zoned=zoned)
@@ -173,18 +152,24 @@ def _times(keys: pl.DataFrame, roles: Roles, name: str) -> pl.Expr:
         zones = " Give all of them a time zone, or none." if zoned else ""
         raise ValueError(
             f"column {name!r} must hold numbers or ISO dates, but {odd.height} of {keys.height} rows do not "
-            f"(first: {odd[name][0]!r} in episode {odd[roles.episode][0]}). In other forms day and month cannot be "
+            f"(first: {odd[name][0]!r} {_place(odd, roles)}). In other forms day and month cannot be "
             "told apart: write 2020-03-01 or 2020-03-01 14:30:00, or give read_table a frame with real "
             f"datetimes.{zones}"
         )
     return moments
 
 
+def _place(odd: pl.DataFrame, roles: Roles) -> str:
+    return "" if roles.episode is None else f"in episode {odd[roles.episode][0]}"
+
+
 def interpret(keys: pl.DataFrame, roles: Roles) -> dict[str, pl.Expr]:
     """Return expressions that turn the text of ids and times into numbers and datetimes, by column."""
-    ids = pl.col(roles.episode)
-    whole = _whole_ids(keys[roles.episode])
-    found = {roles.episode: pl.when(ids != "").then(ids) if whole is None else whole}
+    found: dict[str, pl.Expr] = {}
+    if roles.episode is not None:
+        ids = pl.col(roles.episode)
+        whole = _whole_ids(keys[roles.episode])
+        found[roles.episode] = pl.when(ids != "").then(ids) if whole is None else whole
     for name in (roles.time, roles.calendar):
         if name is not None and keys.schema[name] == pl.String():
             found[name] = _times(keys, roles, name)

@@ -217,8 +217,10 @@ def calendar_of(column: nw.Series[Any], plan: Plan) -> Float:
     return (values - np.datetime64(0, "us")) / np.timedelta64(1, "D")
 
 
-def plan_rows(keys: Frame, episode: str, *, time: str | None) -> Plan:
+def plan_rows(keys: Frame, episode: str | None, *, time: str | None) -> Plan:
     """Find the place of every row; raise if their order is not certain."""
+    if episode is None:
+        return Plan(np.arange(len(keys) + 1), np.arange(len(keys)), None)
     nameless = _missing(keys[episode])
     if len(nameless):
         raise ValueError(

@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 from caliope._ragged import Float
 from caliope.io._columns import WIDE, Roles, Types, refuse_duplicates
 from caliope.io._csv import infer_types, interpret, open_csv
+from caliope.io._dialect import read_dialect
+from caliope.io._stdin import STDIN, spool
 
 _IN_WORDS = {
     "found more fields than defined in 'Schema'": "a row has more cells than the header has names; is there a comma "
-    "inside a number or a text"
+    "inside a number or a text",
+    "invalid utf-8 sequence": "it is no UTF-8 text; save it again as 'CSV UTF-8'",
 }
 # Rows in memory besides the result: enough to be fast, few enough to need little memory.
 _BATCH_ROWS = 1 << 16
@@ -37,6 +40,10 @@ class Source(Protocol):
     def columns(self) -> Types:
         """Columns that the whole table has, each with its type (or types: files may differ)."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found out about the files and should be said."""
+
     def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
         """Return the key columns at once, and an iterator over batches of rows in the same order."""
 
@@ -44,6 +51,7 @@ class Source(Protocol):
 @dataclass(frozen=True)
 class _InMemory:
     frame: Frame
+    notes: tuple[str, ...] = ()
 
     @property
     def columns(self) -> Types:
@@ -97,6 +105,8 @@ class _Part:
     explain: Callable[[], None] = lambda: None
     # Reads every column, where reading some would hide a fault.
     whole: pl.LazyFrame | None = None
+    # What was found out about the file and should be said.
+    note: str = ""
 
     @cached_property
     def types(self) -> nw.Schema:
@@ -153,6 +163,10 @@ class _Scanned:
     def columns(self) -> Types:
         return _common([part.types for part in self.parts])
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part.note for part in self.parts if part.note))
+
     def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
         frames, fingerprints = zip(*(part.keys(keys) for part in self.parts), strict=True)
         with _reading(", ".join(part.label for part in self.parts)):
@@ -173,7 +187,21 @@ def _scan_parquet(path: Path, _: Roles) -> _Part:
 
 def _scan_csv(path: Path, roles: Roles) -> _Part:
     file = open_csv(path, roles)
-    return _Part(str(path), file.scan(), file.refuse_text, file.scan_whole())
+    return _Part(str(path), file.scan(), file.refuse_text, file.scan_whole(), file.dialect.note)
+
+
+def _read_excel(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_excel(path, engine="calamine")
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            f"reading {path} needs fastexcel: pip install 'caliope[excel]', or save the sheet as 'CSV UTF-8'.",
+            name="fastexcel",
+        ) from None
+
+
+def _scan_excel(path: Path, _: Roles) -> _Part:
+    return _Part(str(path), _read_excel(path).lazy(), note="the first sheet of the workbook")
 
 
 _READERS: Mapping[str, Callable[[Path, Roles], _Part]] = {
@@ -181,17 +209,23 @@ _READERS: Mapping[str, Callable[[Path, Roles], _Part]] = {
     ".pq": _scan_parquet,
     ".csv": _scan_csv,
     ".csv.gz": _scan_csv,
+    ".tsv": _scan_csv,
+    ".tsv.gz": _scan_csv,
+    ".xlsx": _scan_excel,
+    ".xls": _scan_excel,
 }
 
 
-def _parquet_in(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".parquet", ".pq"))
-    if not found:
-        raise ValueError(
-            f"{folder} is a directory without Parquet files: name the files, e.g. '{folder}/*.csv', or "
-            f"'{folder}/**/*.parquet' for those in its folders."
-        )
-    return found
+def _files_in(folder: Path) -> list[Path]:
+    """The Parquet files of a folder; without any, its CSV files."""
+    for endings in ((".parquet", ".pq"), (".csv", ".csv.gz"), (".tsv", ".tsv.gz")):
+        found = sorted(path for path in folder.iterdir() if path.name.lower().endswith(endings))
+        if found:
+            return found
+    raise ValueError(
+        f"{folder} is a directory without Parquet or CSV files: name the files, e.g. '{folder}/**/*.parquet' for those "
+        "in its folders."
+    )
 
 
 def _find(pattern: str | os.PathLike[str]) -> list[Path]:
@@ -199,7 +233,7 @@ def _find(pattern: str | os.PathLike[str]) -> list[Path]:
         raise ValueError("the path must name a file, but is empty.")
     path = Path(os.path.expanduser(pattern))  # noqa: PTH111 (Path.expanduser fails on a file called ~x.csv)
     if path.is_dir():
-        return _parquet_in(path)
+        return _files_in(path)
     if path.exists():  # asked before globbing: a file may have brackets in its name
         return [path]
     names = glob.glob(str(path), recursive=True)  # noqa: PTH207 (Path.glob refuses absolute patterns)
@@ -225,13 +259,16 @@ def _reader_of(paths: Sequence[Path]) -> Callable[[Path, Roles], _Part]:
     suffixes = [next((s for s in _READERS if path.name.lower().endswith(s)), None) for path in paths]
     if None in suffixes:
         odd = paths[suffixes.index(None)]
-        raise ValueError(f"{odd}: unknown kind of file; read_table knows {', '.join(_READERS)}.")
+        raise ValueError(
+            f"{odd}: unknown kind of file. Save the table as CSV or Parquet; files ending in {', '.join(_READERS)} are "
+            "read."
+        )
     readers = [_READERS[suffix] for suffix in suffixes if suffix]
     if len(set(readers)) > 1:
         other = next(path for path, reader in zip(paths, readers, strict=True) if reader is not readers[0])
         raise ValueError(
             f"the files are of different kinds (first: {paths[0]} and {other}); "
-            "read_table takes Parquet or CSV, not both at once."
+            "files of one table must be of one kind."
         )
     return readers[0]
 
@@ -247,21 +284,37 @@ def _scan(paths: Sequence[Path], roles: Roles) -> _Scanned:
     return _Scanned(tuple(parts))
 
 
-def _types_of(path: Path, *, csv: bool) -> nw.Schema:
+def _any_query(path: Path, reader: Callable[[Path, Roles], _Part]) -> pl.LazyFrame:
+    """Every column of a file, with the types of its first rows."""
+    if reader is _scan_excel:
+        return _read_excel(path).lazy()
+    if reader is _scan_parquet:
+        return pl.scan_parquet(path, glob=False, hive_partitioning=False)
+    dialect = read_dialect(path)
+    return pl.scan_csv(path, schema=infer_types(path, dialect), **dialect.options)
+
+
+def _types_of(path: Path, reader: Callable[[Path, Roles], _Part]) -> nw.Schema:
     with _reading(str(path)):
-        query = pl.LazyFrame(schema=infer_types(path)) if csv else pl.scan_parquet(path, glob=False)
-        return nw.from_native(query).collect_schema()
+        return nw.from_native(_any_query(path, reader)).collect_schema()
 
 
-def column_types(source: str | os.PathLike[str]) -> Types:
+def first_rows(source: str | os.PathLike[str] | Sequence[str], rows: int) -> pl.DataFrame:
+    """The first rows of a table in files, with every column that its first file has."""
+    path = _paths(source)[0]
+    with _reading(str(path)):
+        return _any_query(path, _reader_of([path])).head(rows).collect()
+
+
+def column_types(source: str | os.PathLike[str] | Sequence[str]) -> Types:
     """Return the columns that all files of a path, a glob or a directory have, each with its types.
 
     Types are those of a Parquet file, or inferred from the first rows of a CSV file; files may differ in them.
 
     Parameters
     ----------
-    source : path
-        A file, a glob or a directory.
+    source : path or list of paths
+        Files, globs or directories.
 
     Returns
     -------
@@ -274,9 +327,14 @@ def column_types(source: str | os.PathLike[str]) -> Types:
     >>> list(column_types(ward.csv_path()))[1:]
     ['hour', 'severity', 'dose', 'discharged']
     """
-    paths = _find(source)
-    csv = _reader_of(paths) is _scan_csv
-    return _common([_types_of(path, csv=csv) for path in paths])
+    paths = _paths(source)
+    reader = _reader_of(paths)
+    return _common([_types_of(path, reader) for path in paths])
+
+
+def _paths(source: str | os.PathLike[str] | Sequence[str]) -> list[Path]:
+    several = [source] if isinstance(source, str | os.PathLike) else source
+    return [path for pattern in several for path in _find(pattern)]
 
 
 def _in_memory(source: Any, roles: Roles) -> _InMemory:
@@ -292,11 +350,13 @@ def _in_memory(source: Any, roles: Roles) -> _InMemory:
 
 
 def open_source(source: object, roles: Roles) -> Source:
-    """Open a path, several paths, a glob, a directory, or a frame."""
+    """Open a path, several paths, a glob, a directory, the standard input, or a frame."""
+    if isinstance(source, str) and source == STDIN:
+        return _scan([spool()], roles)
     if isinstance(source, str | os.PathLike):
         return _scan(_find(source), roles)
     if isinstance(source, list | tuple) and source and all(isinstance(x, str | os.PathLike) for x in source):
-        return _scan([path for pattern in source for path in _find(pattern)], roles)
+        return _scan(_paths(source), roles)
     if isinstance(source, pl.LazyFrame):
         return _Scanned((_Part("the LazyFrame", source),))
     try:

@@ -1,0 +1,119 @@
+"""From the contents of a table to features and codes of actions, and to the encoder that describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from caliope._ragged import Float
+from caliope._validation import as_actions
+from caliope.io._columns import Roles, Types
+from caliope.io._contents import Column, Filled
+from caliope.io._encoder import ActionColumn, StateColumn, combine
+from caliope.io._learn import (
+    learn_category,
+    learn_doses,
+    learn_names,
+    learn_number,
+    place_names,
+    refuse_numbers_as_text,
+)
+from caliope.io._order import Plan
+
+# -- states --
+
+
+def encode_states(
+    filled: Filled, roles: Roles, plan: Plan, types: Types
+) -> tuple[Float, tuple[StateColumn, ...]]:
+    """Features of the states, (N, d), and how they were made of the columns."""
+    numbers = [name for name in roles.states if name not in filled.words]
+    values: dict[str, Any] = dict(zip(numbers, filled.states.T, strict=True))
+    columns = []
+    for name in roles.states:
+        if name in filled.words:
+            refuse_numbers_as_text(filled.words[name], "state", declared=_declared(types[name]))
+            column, values[name] = learn_category(filled.words[name], plan.offsets)
+        else:
+            column = learn_number(name, values[name], plan.offsets)
+        columns.append(column)
+    if len(numbers) == len(columns) and not any(column.gaps for column in columns):
+        return filled.states, tuple(columns)
+    out = np.empty((plan.n_steps, sum(len(column.features) for column in columns)), dtype=filled.states.dtype)
+    first, start = np.repeat(plan.offsets[:-1], np.diff(plan.offsets)), 0
+    for column in columns:
+        width = len(column.features)
+        column.write(out[:, start : start + width], values[column.name], first)
+        start += width
+    return out, tuple(columns)
+
+
+def _declared(types: Sequence[Any]) -> bool:
+    """Whether the type itself says that a column holds names."""
+    return all(dtype in (nw.Categorical, nw.Enum) for dtype in types)
+
+
+# -- actions --
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How doses are cut into levels."""
+
+    levels: int | None
+    cuts: Mapping[str, Sequence[float]]
+
+    def of(self, name: str) -> bool:
+        return self.levels is not None or name in self.cuts
+
+
+def encode_actions(
+    filled: Filled, roles: Roles, plan: Plan, types: Types, cutting: Cutting
+) -> tuple[Float, tuple[ActionColumn, ...]]:
+    """The code of every row, and how codes were made of the columns."""
+    codes, columns = [], []
+    for name in roles.actions:
+        column, code = _encode_action(name, filled, plan, types, cutting)
+        if len(roles.actions) > 1 and not column.names:
+            whole, count = as_actions(code, None, plan.where, name=f"column {name!r}")
+            column, code = (
+                ActionColumn(name, tuple(map(str, range(count))), rule="coded as it stands"),
+                whole * 1.0,
+            )
+        missing = np.flatnonzero(np.isnan(code))
+        if column.names and len(missing):
+            raise ValueError(
+                f"column {name!r}: {len(missing)} of {len(code)} rows hold no action (first: "
+                f"{plan.where(int(missing[0]))}). An action is never filled in: correct or drop the rows."
+            )
+        codes.append(code)
+        columns.append(column)
+    return combine(codes, columns), tuple(columns)
+
+
+def _encode_action(
+    name: str, filled: Filled, plan: Plan, types: Types, cutting: Cutting
+) -> tuple[ActionColumn, Float]:
+    if name in filled.words:
+        words = filled.words[name]
+        refuse_numbers_as_text(words, "action", declared=_declared(types[name]))
+        if cutting.levels is None and name not in cutting.cuts:
+            column = learn_names(words, boolean=False)
+            return column, place_names(words, column)
+        raise TypeError(
+            f"column {name!r} holds words, and only doses can be cut into levels: leave levels and cuts out."
+        )
+    values = filled.numbers[name]
+    if all(dtype == nw.Boolean for dtype in types[name]) and not cutting.of(name):
+        return ActionColumn(name, ("False", "True"), rule="0 False, 1 True"), values
+    if not cutting.of(name):
+        return ActionColumn(name), values
+    Column(name, values, plan).refuse(
+        ~np.isfinite(values), "hold no finite dose", "An action is never filled in: correct or drop the rows."
+    )
+    column = learn_doses(name, values, levels=cutting.levels, cuts=cutting.cuts.get(name))
+    return column, np.searchsorted(column.cuts, values, side="left").astype(np.float64)
