@@ -7,9 +7,10 @@ from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
 from caliope._audit import prepare_audit, run_placebo
-from caliope._audit._placebo import _policies, _predict_returns, _returns_to_go
+from caliope._audit._placebo import _policies, _predict_returns
 from caliope.behaviour import fit_behaviour
 from caliope.domains import ward
+from caliope.values._fqe import returns_to_go
 
 
 def draw(n, seed, *, steps=4, product=0.0):
@@ -74,7 +75,7 @@ def test_returns_to_go_are_sums_to_the_end_of_the_trajectory(gamma):
     for i in range(len(data)):
         rewards = data.rewards[data.offsets[i] : data.offsets[i + 1]]
         by_hand += [sum(gamma**k * r for k, r in enumerate(rewards[t:])) for t in range(len(rewards))]
-    assert _returns_to_go(data, gamma) == pytest.approx(np.array(by_hand))
+    assert returns_to_go(data, gamma) == pytest.approx(np.array(by_hand))
 
 
 def test_predictions_are_of_other_trajectories():

@@ -33,6 +33,7 @@ from caliope.values import (
     fitted_q_by_time,
     fitted_q_iteration,
 )
+from caliope.values._crossfit import fit_default_values
 from caliope.values._fqe import CaliopeWarning
 
 
@@ -596,3 +597,33 @@ def test_tabular_fitted_q_solves_the_icu_sepsis_log():
     fit = fitted_q(data, target[s], TabularRegressor(), gamma=0.99, n_iterations=60, per_action=True)
     logged = np.arange(data.n_steps), data.actions
     assert fit.on(data)[logged] == pytest.approx(q[s, data.actions], abs=1e-8)
+
+
+def test_a_long_horizon_is_not_cut_after_thirty_rounds():
+    # Rewards of 1 at each of up to 80 decisions, whatever is done: the value at the start is the mean length.
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(60, 81, 60)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    left = np.concatenate([np.arange(n)[::-1] for n in lengths]).astype(float)
+    data = cal.Trajectories(left, rng.integers(0, 2, len(left)), np.ones(len(left)), offsets)
+    values, how = fit_default_values(data, np.full((len(left), 2), 0.5), gamma=1.0, rng=0)
+    assert values[data.layout.first].mean() == pytest.approx(lengths.mean(), rel=0.02)
+    assert how.startswith("ExtraTreesRegressor, 30 rounds, practice after 30 decisions")
+
+
+def test_a_start_from_the_returns_changes_nothing_once_rounds_reach_the_end():
+    data, target = ward.simulate(100, rng=0), cal.TabularPolicy(ward.EARLIER)
+    horizon = data.layout.horizon
+    zero, logged = (
+        fitted_q(data, target, TabularRegressor(), gamma=0.9, n_iterations=5 * horizon, from_returns=x)
+        for x in (False, True)
+    )
+    assert logged.q_all(data.states) == pytest.approx(zero.q_all(data.states), abs=1e-3)
+    # One round from the returns is their regression on state and action: the value of practice after one decision.
+    once = fitted_q(data, target, TabularRegressor(), gamma=0.9, n_iterations=1, from_returns=True)
+    here = (data.states[:, 0] == 2) & (data.actions == 1)
+    returns = [
+        sum(0.9**k * r for k, r in enumerate(data.rewards[i : data.offsets[data.layout.owner[i] + 1]]))
+        for i in np.flatnonzero(here)
+    ]
+    assert once.q_all([[2.0]])[0, 1] == pytest.approx(np.mean(returns))

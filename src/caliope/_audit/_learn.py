@@ -19,7 +19,7 @@ from caliope._traits import Estimator
 from caliope._trajectories import Trajectories
 from caliope.checks import Q106, Finding
 from caliope.uncertainty._intervals import influence
-from caliope.values._crossfit import enough_rounds
+from caliope.values._crossfit import rounds_of
 from caliope.values._fqe import fitted_q_iteration
 
 FOLDS = 5
@@ -99,7 +99,7 @@ def as_function(learn: Any, gamma: float) -> Learner:
     if is_classifier(learn):
         return lambda part: clone(learn).fit(part.states, part.actions)
     return lambda part: fitted_q_iteration(
-        part, learn, gamma=gamma, n_iterations=enough_rounds(part)
+        part, learn, gamma=gamma, n_iterations=rounds_of(part)["n_iterations"]
     ).greedy()
 
 

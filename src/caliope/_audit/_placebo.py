@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from caliope.behaviour._fit import FittedBehaviour
 from caliope.behaviour._recalibration import recalibrate
 from caliope.checks import P101, P103, Finding, Level
 from caliope.checks._audit import mean_of_steps
+from caliope.values._fqe import returns_to_go
 
 _LEVEL = 0.99  # of the interval, for all policies of the control together
 _MATTERS = (0.25, 1.0)  # standard errors of the mean return: a caution, an issue
@@ -180,7 +180,7 @@ def _reweigh(data: Trajectories, ratio: Float, predicted: Float, gamma: float) -
 def _predict_returns(data: Trajectories, *, gamma: float, rng: int) -> Float:
     """Predict the discounted return from each step on, from state and time, across two folds of trajectories, (N,)."""
     layout = data.layout
-    x, y = np.column_stack([data.states, layout.time]), _returns_to_go(data, gamma)
+    x, y = np.column_stack([data.states, layout.time]), returns_to_go(data, gamma)
     predicted, fold = np.empty(data.n_steps), data.fold_of(2, rng=rng)
     trees = ExtraTreesRegressor(
         30, min_samples_leaf=10, max_features=min(_FEATURES, x.shape[1]), random_state=rng
@@ -191,18 +191,6 @@ def _predict_returns(data: Trajectories, *, gamma: float, rng: int) -> Float:
         rows = layout.rows_of(sample)
         predicted[held_out] = trees.fit(x[rows], y[rows]).predict(x[held_out])
     return predicted
-
-
-def _returns_to_go(data: Trajectories, gamma: float) -> Float:
-    """Sum the discounted rewards from each step to the end of its trajectory, (N,)."""
-    total, rows = data.rewards.astype(np.float64), np.argsort(-data.layout.time, kind="stable")
-    ends = np.cumsum(np.bincount(data.layout.time[rows])[::-1])
-    for start, stop in pairwise(ends):
-        # The trajectories that last longer than this step; they have been summed from the next one on.
-        before = rows[start:stop]
-        before = before[before != data.layout.last[data.layout.owner[before]]]
-        total[before] += gamma * total[before + 1]
-    return total
 
 
 def _check_miss(worst: _Miss, known: float, error: Interval, se: float) -> tuple[Finding, ...]:

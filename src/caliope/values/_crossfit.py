@@ -283,9 +283,9 @@ def fit_default_values(
         fitted = cross_fitted_q_by_time(part, proba, chosen, gamma=gamma, folds=2, rng=rng)
     else:
         fitted = cross_fitted_q(
-            part, proba, chosen, gamma=gamma, n_iterations=enough_rounds(part), folds=2, rng=rng, work=work
+            part, proba, chosen, gamma=gamma, **rounds_of(part), folds=2, rng=rng, work=work
         )
-    how = "by step" if by_step else f"{enough_rounds(part)} rounds"
+    how = "by step" if by_step else _say_rounds(part)
     return _predict_others(data, which, fitted), f"{type(chosen).__name__}, {how}, cross-fitted"
 
 
@@ -308,7 +308,7 @@ def fit_values_by_fold(
     """
     chosen = default_regressor(data, random_state=rng) if regressor is None else regressor
     by_step = _is_capped(data.part(fitted_on))
-    n_rounds = enough_rounds(data.part(fitted_on))
+    rounds = rounds_of(data.part(fitted_on))
     table = np.empty((data.n_steps, data.n_actions))
     for j in np.unique(fold).tolist():
         others, held_out = fitted_on[fold[fitted_on] != j], np.flatnonzero(fold == j)
@@ -317,15 +317,22 @@ def fit_values_by_fold(
         if by_step:
             model = fitted_q_by_time(part, proba, chosen, gamma=gamma)
         else:
-            model = fitted_q(part, proba, chosen, gamma=gamma, n_iterations=n_rounds, work=work)
+            model = fitted_q(part, proba, chosen, gamma=gamma, **rounds, work=work)
         table[data.layout.rows_of(held_out)] = model.on(data[held_out])
-    how = "by step" if by_step else f"{n_rounds} rounds"
+    how = "by step" if by_step else _say_rounds(data.part(fitted_on))
     return table, f"{type(chosen).__name__}, {how}, fitted without the fold that they evaluate"
 
 
-def enough_rounds(part: Trajectories) -> int:
-    """Rounds of fitted Q that an audit makes."""
-    return min(part.layout.horizon, _ROUNDS)
+def rounds_of(part: Trajectories) -> dict[str, Any]:
+    """Rounds of fitted Q that an audit makes; from the logged returns where trajectories have more steps than that."""
+    horizon = part.layout.horizon
+    return {"n_iterations": min(horizon, _ROUNDS), "from_returns": horizon > _ROUNDS}
+
+
+def _say_rounds(part: Trajectories) -> str:
+    made = rounds_of(part)
+    later = f", practice after {_ROUNDS} decisions" if made["from_returns"] else ""
+    return f"{made['n_iterations']} rounds{later}"
 
 
 def _is_capped(part: Trajectories) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,7 @@ def fitted_q(
     *,
     gamma: float,
     n_iterations: int,
+    from_returns: bool = False,
     per_action: bool = False,
     progress: Progress | None = None,
     work: str | Path | Cache | None = None,
@@ -209,6 +211,9 @@ def fitted_q(
         Discount in [0, 1].
     n_iterations : int
         Rounds of regression; with k rounds, values look k steps ahead.
+    from_returns : bool
+        Start from the logged returns instead of 0. After k rounds the target policy decides k times, and practice from
+        then on: for trajectories with more steps than there are rounds.
     per_action : bool
         Fit one model per action, instead of one model with indicator columns for the action.
     progress : callable, optional
@@ -243,9 +248,11 @@ def fitted_q(
 
     model = make_model(regressor, data.n_actions, per_action=per_action)
     policy = target if isinstance(target, Policy) else None
-    kept = Cache.of(work).keyed("fitted_q", data, proba, gamma, regressor, per_action)
-    fitted, trace = _iterate(data, model, expected, gamma, n_iterations, progress, kept)
-    diverged = _warn_if_diverged(trace, data, gamma)
+    begin = returns_to_go(data, gamma) if from_returns else None
+    again = (True,) if from_returns else ()
+    kept = Cache.of(work).keyed("fitted_q", data, proba, gamma, regressor, per_action, *again)
+    fitted, trace = _iterate(data, model, expected, gamma, n_iterations, progress, kept, begin)
+    diverged = _warn_if_diverged(trace, data, gamma, ahead=data.layout.horizon if from_returns else 0)
     return FittedQ(fitted, gamma, trace, policy, diverged, frozenset(data.digests))
 
 
@@ -313,6 +320,7 @@ def _iterate(
     n_iterations: int,
     progress: Progress | None,
     kept: Cache,
+    begin: Float | None = None,
 ) -> tuple[Model, tuple[Iteration, ...]]:
     check_gamma(gamma)
     if n_iterations < 1:
@@ -324,7 +332,8 @@ def _iterate(
         return model.fit(data.states[rows], data.actions[rows], targets[rows])
 
     # All that a fit needs to go on: its trace, and V of the last two rounds.
-    start: Rounds = ((), np.zeros(data.n_steps), np.zeros(data.n_steps))
+    nothing = np.zeros(data.n_steps)
+    start: Rounds = ((), nothing, nothing if begin is None else begin)
     trace, before, v = kept.get(_ROUNDS, start)
     if len(trace) > n_iterations:
         trace, before, v = start
@@ -342,6 +351,18 @@ def _iterate(
     return fitted, trace
 
 
+def returns_to_go(data: Trajectories, gamma: float) -> Float:
+    """Sum the discounted rewards from each step to the end of its trajectory, (N,)."""
+    total, rows = data.rewards.astype(np.float64), np.argsort(-data.layout.time, kind="stable")
+    ends = np.cumsum(np.bincount(data.layout.time[rows])[::-1])
+    for start, stop in pairwise(ends):
+        # The trajectories that last longer than this step; they have been summed from the next one on.
+        before = rows[start:stop]
+        before = before[before != data.layout.last[data.layout.owner[before]]]
+        total[before] += gamma * total[before + 1]
+    return total
+
+
 def transitions(data: Trajectories) -> Int:
     """Return the steps whose outcome is in the log: all but the last of a cut-off trajectory."""
     known = np.ones(data.n_steps, dtype=bool)
@@ -353,10 +374,12 @@ def transitions(data: Trajectories) -> Int:
     return np.flatnonzero(known)
 
 
-def _warn_if_diverged(trace: tuple[Iteration, ...], data: Trajectories, gamma: float) -> bool:
+def _warn_if_diverged(
+    trace: tuple[Iteration, ...], data: Trajectories, gamma: float, *, ahead: int = 0
+) -> bool:
     # No return of k steps exceeds the largest reward times 1 + gamma + ... + gamma^(k-1).
     largest = float(np.abs(data.rewards).max())
-    possible = largest * np.cumsum(gamma ** np.arange(trace[-1].number))
+    possible = largest * np.cumsum(gamma ** np.arange(trace[-1].number + ahead))[ahead:]
     beyond = [x for x in trace if x.largest > 2 * possible[x.number - 1]]
     if beyond:
         warnings.warn(
