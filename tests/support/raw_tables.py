@@ -73,7 +73,8 @@ def hospital(n: int = 400, *, seed: int = 0, new: bool = False, gaps: float = 0.
             action == 0, 0.0, np.where(action == 1, rng.uniform(50, 500, n), rng.uniform(501, 2000, n))
         )
         norepinephrine = np.where(rng.random(n) < 0.4, 0.0, np.round(rng.gamma(2, 0.05, n), 3))
-        sodium = np.where(rng.random(n) < gaps, np.nan, np.round(rng.normal(139, 4, n)))
+        unseen, true_sodium = rng.random(n) < gaps, np.round(rng.normal(139, 4, n))
+        sodium = np.where(unseen, np.nan, true_sodium)
         fresh = _new(severity, (ward == "ICU").astype(float))
         ventilated = rng.random(n) < 0.3
         rows.append(
@@ -97,6 +98,7 @@ def hospital(n: int = 400, *, seed: int = 0, new: bool = False, gaps: float = 0.
                     "action_code": action,
                     "severity_seen": severity,
                     "not_seen": np.isnan(seen).astype(float),
+                    "true_sodium": true_sodium,
                 }
             )
         )
@@ -109,13 +111,16 @@ def hospital(n: int = 400, *, seed: int = 0, new: bool = False, gaps: float = 0.
         .otherwise(None)
     )
     whole = whole.sort("stay", "step").with_columns(pl.col("lactate", "sodium").fill_nan(None))
-    helpers = ("step", "action_code", "severity_seen", "not_seen")
+    helpers = ("step", "action_code", "severity_seen", "not_seen", "true_sodium")
     numeric = whole.select(
         "stay",
         "step",
         "age",
         pl.col("severity_seen", "not_seen"),
-        icu=(pl.col("ward") == "ICU").cast(pl.Int8),
+        "true_sodium",
+        male=(pl.col("sex") == "m").cast(pl.Int8),
+        ventilated=(pl.col("ventilated") == "yes").cast(pl.Int8),
+        **{name.lower(): (pl.col("ward") == name).cast(pl.Int8) for name in WARDS},
         action=pl.col("action_code"),
         reward=pl.col("alive_at_discharge").fill_null(0.0),
         p0="p_none",
@@ -149,9 +154,9 @@ def shop(n: int = 2000, *, seed: int = 0, new: bool = False, gaps: float = 0.15)
     rng = np.random.default_rng([seed, 1])
     device = rng.choice(["phone", "desktop", "tablet"], n, p=[0.5, 0.4, 0.1])
     country = rng.choice(_COUNTRIES, n, p=[0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
-    basket = np.round(rng.lognormal(3.3, 0.6, n), 2)
+    basket = np.round(np.maximum(1.0, rng.normal(35, 12, n)), 2)
     shown = rng.random(n) >= gaps
-    seen = np.where(shown, (np.log(basket) - 3.3) / 0.6, 0.0)
+    seen = np.where(shown, (basket - 35) / 12, 0.0)
     phone = (device == "phone").astype(float)
     p = _offer_practice(seen, phone)
     fresh = np.column_stack([0.5 * p[:, 0], p[:, 1] + 0.5 * p[:, 0], p[:, 2]])
@@ -170,7 +175,10 @@ def shop(n: int = 2000, *, seed: int = 0, new: bool = False, gaps: float = 0.15)
             "country": country,
             "basket": np.where(shown, basket, np.nan),
             "returning": returning,
-            "newsletter": np.where(rng.random(n) < gaps, None, rng.choice(["yes", "no"], n)),
+            "newsletter": [
+                None if hide else x
+                for hide, x in zip(rng.random(n) < gaps, rng.choice(["yes", "no"], n), strict=True)
+            ],
             "offer": np.array(_OFFERS)[offer],
             "bought": (rng.random(n) < chance).astype(int),
             **{f"p_{name}": fresh[:, i] for i, name in enumerate(_OFFERS)},

@@ -27,6 +27,7 @@ from caliope.behaviour._ensembles import (
 )
 from caliope.behaviour._fit import FittedBehaviour, end_of, fit_behaviour, match_trajectories
 from caliope.behaviour._frequencies import TabularFrequencies
+from caliope.behaviour._gaps import fill_unseen
 from caliope.behaviour._history import present_columns
 from caliope.behaviour._neighbours import NeighbourPolicy
 from caliope.behaviour._networks import NetworkPolicy
@@ -169,7 +170,8 @@ def candidate_models(data: Trajectories, *, random_state: int = 0) -> Mapping[st
     Parameters
     ----------
     data : Trajectories
-        The log: where its states are discrete, counts are among the candidates.
+        The log: where its states are discrete, counts are among the candidates; where states were not yet recorded,
+        models that standardise fill them by the mean of what they are fitted on.
     random_state : int
         Seed of the models.
 
@@ -189,13 +191,13 @@ def candidate_models(data: Trajectories, *, random_state: int = 0) -> Mapping[st
     models: dict[str, Any] = {}
     if len(np.unique(sample, axis=0)) <= _FEW_STATES:
         models["frequencies"] = TabularFrequencies()
-    models["logistic"] = members["logistic, medium"]
-    models["neighbours"] = make_pipeline(
-        StandardScaler(), NeighbourPolicy(50, shrinkage="cv", bandwidth="cv")
-    )
+    models["logistic"] = fill_unseen(members["logistic, medium"], data)
+    local = make_pipeline(StandardScaler(), NeighbourPolicy(50, shrinkage="cv", bandwidth="cv"))
+    models["neighbours"] = fill_unseen(local, data)
     # In a pool of its own: a forest rules out what none of its leaves has seen, and the pool shrinks it.
     models["forest"] = PooledPolicy({"forest": members["forest"]}, random_state=random_state)
-    models[POOL] = default_model(present=present_columns(data.feature_names), random_state=random_state)
+    pool = default_model(present=present_columns(data.feature_names), random_state=random_state)
+    models[POOL] = fill_unseen(pool, data)
     return models
 
 

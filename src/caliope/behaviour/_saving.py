@@ -19,6 +19,7 @@ from caliope.behaviour._ensembles import (
     PooledPolicy,
 )
 from caliope.behaviour._frequencies import TabularFrequencies
+from caliope.behaviour._gaps import FillUnseen
 from caliope.behaviour._neighbours import NeighbourPolicy
 from caliope.behaviour._networks import NetworkPolicy
 from caliope.behaviour._recalibration import Recalibrated
@@ -26,6 +27,7 @@ from caliope.behaviour._search import Exact, InvertedLists, RandomProjections
 
 _POLICIES = (
     BoostingPolicy,
+    FillUnseen,
     LogitNeighbours,
     NeighbourPolicy,
     NetworkPolicy,

@@ -21,6 +21,7 @@ from caliope._ragged import Int
 from caliope._trajectories import Trajectories
 from caliope._validation import as_action_codes, refuse_beyond, refuse_sparse
 from caliope.behaviour._frequencies import TabularFrequencies
+from caliope.behaviour._gaps import fill_unseen
 from caliope.behaviour._models import POOL, boosting, candidate_models, default_models
 from caliope.behaviour._saving import load_model
 from caliope.cli._columns import numbers_of, place_of, recommended_columns
@@ -36,7 +37,7 @@ def behaviour_models(study: Study, data: Trajectories) -> Mapping[str, Any]:
         return usual
     offered = {
         "frequencies": TabularFrequencies(),
-        "network": default_models(random_state=study.seed)["network"],
+        "network": fill_unseen(default_models(random_state=study.seed)["network"], data),
         "boosting": boosting(random_state=study.seed),
         **usual,
         "pool": usual[POOL],

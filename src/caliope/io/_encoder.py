@@ -246,6 +246,17 @@ class Encoder:
         return tuple(names)
 
     @property
+    def unseen_pairs(self) -> tuple[tuple[int, int], ...]:
+        """Numbers of each feature that is 0 before its first value, and of the feature that says so."""
+        found, start = [], 0
+        for column in self.columns:
+            width = len(column.features)
+            if column.unseen and not column.levels:
+                found.append((start, start + width - 1))  # the last feature says what was never recorded yet
+            start += width
+        return tuple(found)
+
+    @property
     def trivial(self) -> bool:
         """Whether the table held nothing but numbers without gaps, and codes of actions."""
         plain = all(not column.levels and not column.gaps for column in self.columns)

@@ -97,7 +97,8 @@ def read_table(
     are read in batches, so that memory holds little more than the result.
 
     A gap in a state becomes the last value before it in the same trajectory. Where there is none it becomes 0, which
-    is not learnt from any row. Features "x missing" and "x not yet recorded" say so.
+    is not learnt from any row. Features "x missing" and "x not yet recorded" say so. The default behaviour models that
+    standardise replace that 0 by the mean of the rows that they are fitted on, inside their folds.
 
     Errors name the column, the number of rows and the first of them. Refused are missing actions, rewards and episodes,
     infinite values, doses that were not cut, two rows of an episode at the same time, gaps in a counter of decisions,
