@@ -15,6 +15,7 @@ from ._results import (
     likelihoods as likelihoods,
     paper_distances as paper_distances,
     ratio_reliability as ratio_reliability,
+    reach as reach,
     reliability as reliability,
     weight_fan as weight_fan,
     weight_means as weight_means,

@@ -334,3 +334,48 @@ def _figure_of(axis: Axes) -> Figure:
     if figure is None:
         raise ValueError("the axis belongs to no figure: make one with panels().")
     return figure
+
+
+def reach(shares: Sequence[float], rows: Sequence[Estimate], axis: Axes) -> Axes:
+    """Draw the difference from current practice against the share of the decisions that follow the new policy.
+
+    Parameters
+    ----------
+    shares : sequence of float
+        The shares, rising.
+    rows : sequence of Estimate
+        The difference at each share; its colour shows the verdict, its interval becomes the band.
+    axis : matplotlib.axes.Axes
+        Where to draw.
+
+    Returns
+    -------
+    Axes
+        The same axis.
+
+    Examples
+    --------
+    >>> from caliope import plots
+    >>> from caliope._results import Interval
+    >>> figure, axes = plots.panels()
+    >>> row = Estimate("share_0.1", "a tenth", 0.2, Interval(0.1, 0.3, 0.95), 100, 90.0)
+    >>> reach([0.1], [row], axes[0, 0]).get_xlabel()
+    'share of the decisions that follow the new policy'
+    """
+    low, high = ([getattr(row.interval, end) for row in rows] for end in ("low", "high"))
+    axis.axhline(0, color=GREY, linewidth=0.8, zorder=1)
+    axis.fill_between(shares, low, high, color=COLOURS[0], alpha=0.15, linewidth=0)
+    axis.plot(shares, [row.value for row in rows], color=GREY, linewidth=0.8, zorder=2)
+    for verdict, (colour, marker) in _VERDICTS.items():
+        part = [(share, row.value) for share, row in zip(shares, rows, strict=True) if row.verdict == verdict]
+        if part:
+            axis.plot(*zip(*part, strict=True), marker, color=colour, markersize=5, label=verdict, zorder=3)
+    axis.set(
+        xlabel="share of the decisions that follow the new policy", ylabel="difference from current practice"
+    )
+    axis.legend(fontsize=7, frameon=False)
+    return axis
+
+
+# A shape of its own for each verdict: colour alone does not reach every reader.
+_VERDICTS = {"trust": (COLOURS[0], "o"), "caution": (COLOURS[1], "s"), "do not trust": (GREY, "x")}

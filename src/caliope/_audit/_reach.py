@@ -1,0 +1,169 @@
+r"""How far a log carries: the new policy in a growing share of the decisions, and where the verdict stops being trust.
+
+A policy that the log cannot evaluate has relatives that it can: current practice with the policy in a share of the
+decisions, :math:`(1 - \alpha)\, \pi_b + \alpha\, \pi_e`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from caliope._formulas import wdr
+from caliope._gather import gather
+from caliope._policies import MixWithPractice
+from caliope._ragged import Float
+from caliope._results import Estimate, Interval, Table
+from caliope._trajectories import Trajectories
+from caliope.checks import Finding
+from caliope.checks._estimates import examine
+from caliope.uncertainty._intervals import difference, influence
+from caliope.weights import clip_weights, effective_n
+
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_DRAWS = 2000  # multipliers behind the uniform band
+_GAIN = difference(wdr)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The difference from current practice with the new policy in a growing share of the decisions.
+
+    Attributes
+    ----------
+    shares : tuple of float
+        Shares of the decisions that follow the new policy, rising.
+    table : Table of Estimate
+        The difference from current practice at each share. The intervals hold for all shares together.
+    """
+
+    shares: tuple[float, ...]
+    table: Table[Estimate]
+
+    @property
+    def largest(self) -> float | None:
+        """The largest share up to which every verdict is trust; None where not even the smallest is trusted."""
+        return self._up_to("trust")
+
+    @property
+    def usable(self) -> float | None:
+        """The largest share up to which no verdict is "do not trust"; None where the smallest already is."""
+        return self._up_to("trust", "caution")
+
+    def _up_to(self, *verdicts: str) -> float | None:
+        found = None
+        for share, row in zip(self.shares, self.table, strict=True):
+            if row.verdict not in verdicts:
+                break
+            found = share
+        return found
+
+    def at(self, share: float) -> Estimate:
+        """The difference at one of the shares."""
+        return self.table[self.shares.index(share)]
+
+    def __str__(self) -> str:
+        share = self.usable if self.largest is None else self.largest
+        if share is None:
+            return "not even in a small share of the decisions can the new policy be evaluated on this log"
+        row = self.at(share)
+        sign = "+" if row.value > 0 else ""
+        careful = "" if self.largest is not None else ", with caution"
+        return f"up to a share of {share:g} the log supports {sign}{row.text}{careful}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        rows = [{"share": share} | row.to_dict() for share, row in zip(self.shares, self.table, strict=True)]
+        return {"largest": self.largest, "usable": self.usable, "text": str(self), "rows": rows}
+
+
+def trace_reach(
+    data: Trajectories,
+    target_probs: Float,
+    behaviour: Any,
+    *,
+    q: Float,
+    gamma: float,
+    level: float,
+    findings: Sequence[Finding] = (),
+    shares: Sequence[float] = SHARES,
+    rng: np.random.Generator,
+) -> Reach:
+    r"""Evaluate current practice with the new policy in each of several shares of the decisions.
+
+    With :math:`U_i(\alpha)` the influence of trajectory i on the difference at share :math:`\alpha`, and standard
+    normal multipliers :math:`\xi_i`, the critical value c is the quantile of
+    :math:`\max_\alpha |\sum_i \xi_i U_i(\alpha)| / (\sum_i U_i(\alpha)^2)^{1/2}`. The band
+    :math:`\hat\Delta(\alpha) \pm c\, \mathrm{se}(\alpha)` then holds for all shares at once.
+
+    When it breaks: where hardly any trajectory has weight, influences are no normal sums; the verdicts say so.
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    target_probs : array of shape (N, A)
+        Probabilities of the new policy at every step.
+    behaviour : Policy, or array of shape (N, A) or (N,)
+        The behaviour policy.
+    q : array of shape (N, A)
+        Fitted values of all actions, of any policy: they help, and cannot harm.
+    gamma : float
+        Discount in [0, 1].
+    level : float
+        Level of the band.
+    findings : sequence of Finding
+        What holds for every share: what was found about the log and the behaviour policy.
+    shares : sequence of float
+        Shares of the decisions, rising.
+    rng : Generator
+        Source of the multipliers.
+
+    Returns
+    -------
+    Reach
+        Differences with a uniform band, and a verdict at each share.
+
+    References
+    ----------
+    Kennedy (2019), nonparametric causal effects based on incremental propensity score interventions, for the band.
+    """
+    rows, influences = [], []
+    for share in shares:
+        e = gather(data, MixWithPractice(target_probs, share), behaviour, gamma=gamma, q=q)  # type: ignore[arg-type]
+        capped = clip_weights(e)
+        influences.append(influence(_GAIN, capped))
+        found = (*examine(_GAIN, capped), *findings)
+        rows.append((float(_GAIN(capped)), effective_n(capped), found))
+    low, high = uniform_band(np.array([row[0] for row in rows]), np.array(influences), level=level, rng=rng)
+    estimates = tuple(
+        Estimate(
+            f"share_{share:g}",
+            f"New policy in {share:.0%} of the decisions, minus current practice",
+            value,
+            Interval(float(a), float(b), level, "uniform band, multiplier bootstrap"),
+            len(data),
+            n,
+            found,
+        )
+        for share, (value, n, found), a, b in zip(shares, rows, low, high, strict=True)
+    )
+    return Reach(tuple(shares), Table(estimates, "How far the log carries"))
+
+
+def uniform_band(
+    values: Float, influences: Float, *, level: float, rng: np.random.Generator
+) -> tuple[Float, Float]:
+    """Ends of a band around values, (S,), that holds for all of them together; influences are (S, n)."""
+    n = influences.shape[1]
+    scale = np.sqrt((influences**2).sum(axis=1))
+    usable = np.isfinite(scale) & (scale > 0)
+    if not usable.any():
+        return np.where(scale == 0, values, np.nan), np.where(scale == 0, values, np.nan)
+    scaled = influences[usable] / scale[usable, None]
+    largest = np.abs(rng.standard_normal((_DRAWS, n)) @ scaled.T).max(axis=1)
+    arm = float(np.quantile(largest, level)) * np.where(np.isfinite(scale), scale, np.nan) / n
+    return values - arm, values + arm

@@ -1,0 +1,123 @@
+"""How far a log carries: the new policy in a share of the decisions, and the largest share that is trusted."""
+
+import numpy as np
+import pytest
+
+import caliope as cal
+from caliope._audit._reach import SHARES, Reach, trace_reach, uniform_band
+from caliope._results import Estimate, Interval, Table
+from caliope.checks import D101, L105
+from caliope.domains import random_mdp, ward
+
+EARLIER, PRACTICE = cal.TabularPolicy(ward.EARLIER), cal.TabularPolicy(ward.PRACTICE)
+
+
+def traced(n=300, rng=0, target=EARLIER, **options):
+    data = ward.simulate(n, rng=rng)
+    table = cal.action_probabilities(target, data.states, 3)
+    q = np.zeros((data.n_steps, 3))
+    options = {"q": q, "gamma": 1.0, "level": 0.95, "rng": np.random.default_rng(0)} | options
+    return data, trace_reach(data, table, PRACTICE, **options)
+
+
+def test_each_share_is_the_difference_of_the_mixture():
+    data, found = traced()
+    for share, row in zip(found.shares, found.table, strict=True):
+        mixed = cal.gather(
+            data, cal.mix(cal.practice, EARLIER, share), PRACTICE, q=np.zeros((data.n_steps, 3))
+        )
+        capped = cal.weights.clip_weights(mixed)
+        assert row.value == pytest.approx(float(cal.difference(cal.wdr)(capped)), abs=1e-12)
+    assert found.shares == SHARES
+
+
+def test_practice_mixed_with_itself_differs_by_nothing():
+    _, found = traced(target=PRACTICE)
+    assert [row.value for row in found.table] == pytest.approx([0.0] * len(SHARES), abs=1e-12)
+    assert all(row.interval.width < 1e-12 for row in found.table)
+
+
+def test_a_band_of_one_value_is_its_normal_interval():
+    u = np.random.default_rng(1).standard_normal((1, 500))
+    low, high = uniform_band(np.array([2.0]), u, level=0.95, rng=np.random.default_rng(0))
+    se = np.sqrt((u**2).sum()) / 500
+    # The 95% quantile of |N(0, 1)| from 2,000 draws: its standard error is sqrt(.95 x .05 / 2000) / (2 x .0584) = .042.
+    assert (high[0] - low[0]) / 2 / se == pytest.approx(1.96, abs=4 * 0.042)
+    assert (high[0] + low[0]) / 2 == pytest.approx(2.0)
+
+
+def test_a_band_of_two_independent_values_is_wider():
+    u = np.zeros((2, 1000))
+    u[0, :500] = u[1, 500:] = np.random.default_rng(1).standard_normal(500)
+    low, high = uniform_band(np.zeros(2), u, level=0.95, rng=np.random.default_rng(0))
+    # P(max of two |N| < c) = (2 Phi(c) - 1)^2 = .95 at c = 2.236.
+    se = np.sqrt((u**2).sum(axis=1)) / 1000
+    np.testing.assert_allclose((high - low) / 2 / se, 2.236, atol=0.17)
+
+
+def test_a_value_without_spread_has_a_band_of_width_zero():
+    low, high = uniform_band(np.array([1.0]), np.zeros((1, 9)), level=0.95, rng=np.random.default_rng(0))
+    assert low == high == [1.0]
+
+
+@pytest.mark.slow
+def test_the_band_covers_the_whole_curve_as_often_as_it_says():
+    problem = random_mdp.random_mdp(horizon=1, rng=4)
+    shares, logs = (0.1, 0.3, 0.5), 200
+    truth = [
+        problem.value((1 - a) * problem.behaviour + a * problem.best) - problem.value(problem.behaviour)
+        for a in shares
+    ]
+    covered = 0
+    for seed in range(logs):
+        data = problem.simulate(1500, rng=seed)
+        found = trace_reach(
+            data,
+            problem.true_probabilities(data, problem.best),
+            problem.true_probabilities(data),
+            q=np.zeros((data.n_steps, data.n_actions)),
+            gamma=1.0,
+            level=0.95,
+            shares=shares,
+            rng=np.random.default_rng(seed),
+        )
+        covered += all(x in row.interval for x, row in zip(truth, found.table, strict=True))
+    # Three binomial standard errors below 95%: .95 - 3 sqrt(.95 x .05 / 200) = .904.
+    assert covered / logs > 0.904
+
+
+def rows_of(*findings):
+    interval = Interval(0.1, 0.3, 0.95)
+    return Table(
+        tuple(Estimate(f"s{i}", "", 0.2, interval, 10, 9.0, found) for i, found in enumerate(findings))
+    )
+
+
+FEW = L105.finding("caution", n=50)
+TOO_FEW = D101.finding("issue", "too-few", effective_n=5.0, n=50, limit=100)
+
+
+def test_the_largest_share_comes_before_the_first_doubt():
+    found = Reach((0.1, 0.2, 0.3, 0.4), rows_of((), (), (FEW,), ()))
+    assert (found.largest, found.usable) == (0.2, 0.4)
+    assert str(found) == "up to a share of 0.2 the log supports +0.20 [0.10, 0.30]"
+    found = Reach((0.1, 0.2), rows_of((FEW,), (TOO_FEW,)))
+    assert (found.largest, found.usable) == (None, 0.1)
+    assert str(found).endswith(", with caution")
+    found = Reach((0.1,), rows_of((TOO_FEW,)))
+    assert (found.largest, found.usable) == (None, None)
+    assert "not even" in str(found)
+
+
+def test_findings_about_the_log_hold_at_every_share():
+    _, found = traced(findings=(FEW,))
+    assert found.largest is None
+    assert all(FEW in row.findings for row in found.table)
+
+
+def test_a_far_policy_is_answered_in_a_small_share():
+    _, found = traced(n=1000, target=cal.TabularPolicy(ward.AGGRESSIVE))
+    assert found.largest is not None
+    assert found.largest < 1
+    assert found.table[-1].verdict == "do not trust"
+    assert found.to_dict()["rows"][0]["share"] == SHARES[0]
