@@ -29,6 +29,7 @@ LAYERS = [
     ["_evidence", "_action_values"],
     ["_gather", "_traits"],
     ["_formulas"],
+    ["_under_way"],
     ["estimators", "behaviour"],
     ["weights", "values"],
     ["uncertainty", "checks._clusters", "checks._tails"],

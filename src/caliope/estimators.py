@@ -16,6 +16,7 @@ from caliope._evidence import Evidence, LeaveOneOutCounts
 from caliope._formulas import dm, dr, monte_carlo, ois, ratio, step_is, step_wis, wdr, wdr_terms, wis
 from caliope._ragged import Float, Int
 from caliope._traits import Estimator, Lengths, Traits, core_of, estimator, label, name_of, traits_of
+from caliope._under_way import wdr_under_way, weight_factors, wis_under_way
 
 __all__ = [
     "Estimator",
@@ -37,7 +38,10 @@ __all__ = [
     "step_wis",
     "traits_of",
     "wdr",
+    "wdr_under_way",
+    "weight_factors",
     "wis",
+    "wis_under_way",
 ]
 
 # Level of the interval around wdr, the distance from which stands for the bias.
