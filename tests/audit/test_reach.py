@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import caliope as cal
-from caliope._audit._reach import SHARES, Reach, trace_reach, uniform_band
+from caliope._audit._reach import SHARES, Reach, trace_reach, uniform_arms
 from caliope._results import Estimate, Interval, Table
 from caliope.checks import D101, L105
 from caliope.domains import random_mdp, ward
@@ -16,7 +16,8 @@ def traced(n=300, rng=0, target=EARLIER, **options):
     data = ward.simulate(n, rng=rng)
     table = cal.action_probabilities(target, data.states, 3)
     q = np.zeros((data.n_steps, 3))
-    options = {"q": q, "gamma": 1.0, "level": 0.95, "rng": np.random.default_rng(0)} | options
+    base = cal.gather(data, table, PRACTICE, q=q)
+    options = {"base": base, "q": q, "level": 0.95, "rng": np.random.default_rng(0)} | options
     return data, trace_reach(data, table, PRACTICE, **options)
 
 
@@ -39,31 +40,41 @@ def test_practice_mixed_with_itself_differs_by_nothing():
 
 def test_a_band_of_one_value_is_its_normal_interval():
     u = np.random.default_rng(1).standard_normal((1, 500))
-    low, high = uniform_band(np.array([2.0]), u, level=0.95, rng=np.random.default_rng(0))
-    se = np.sqrt((u**2).sum()) / 500
+    arm = uniform_arms(u, level=0.95, rng=np.random.default_rng(0))
     # The 95% quantile of |N(0, 1)| from 2,000 draws: its standard error is sqrt(.95 x .05 / 2000) / (2 x .0584) = .042.
-    assert (high[0] - low[0]) / 2 / se == pytest.approx(1.96, abs=4 * 0.042)
-    assert (high[0] + low[0]) / 2 == pytest.approx(2.0)
+    assert arm[0] / np.sqrt((u**2).sum()) == pytest.approx(1.96, abs=4 * 0.042)
 
 
 def test_a_band_of_two_independent_values_is_wider():
     u = np.zeros((2, 1000))
     u[0, :500] = u[1, 500:] = np.random.default_rng(1).standard_normal(500)
-    low, high = uniform_band(np.zeros(2), u, level=0.95, rng=np.random.default_rng(0))
+    arms = uniform_arms(u, level=0.95, rng=np.random.default_rng(0))
     # P(max of two |N| < c) = (2 Phi(c) - 1)^2 = .95 at c = 2.236.
-    se = np.sqrt((u**2).sum(axis=1)) / 1000
-    np.testing.assert_allclose((high - low) / 2 / se, 2.236, atol=0.17)
+    np.testing.assert_allclose(arms / np.sqrt((u**2).sum(axis=1)), 2.236, atol=0.17)
 
 
 def test_a_value_without_spread_has_a_band_of_width_zero():
-    low, high = uniform_band(np.array([1.0]), np.zeros((1, 9)), level=0.95, rng=np.random.default_rng(0))
-    assert low == high == [1.0]
+    assert uniform_arms(np.zeros((1, 9)), level=0.95, rng=np.random.default_rng(0)) == [0.0]
+
+
+def test_what_capping_moves_widens_the_band():
+    data, found = traced(n=1000, target=cal.TabularPolicy(ward.AGGRESSIVE))
+    mixed = cal.mix(cal.practice, cal.TabularPolicy(ward.AGGRESSIVE), 0.8)
+    raw = cal.gather(data, mixed, PRACTICE, q=np.zeros((data.n_steps, 3)))
+    capped = cal.weights.clip_weights(raw)
+    gain = cal.difference(cal.wdr)
+    moved = abs(float(gain(capped)) - float(gain(raw)))
+    se = np.sqrt((cal.uncertainty.influence(gain, capped) ** 2).sum()) / len(data)
+    row = found.at(0.8)
+    assert moved > 0.01
+    # The critical value of eleven shares that hang together lies between that of one and that of eleven alone.
+    assert 1.9 < (row.interval.width / 2 - moved) / se < 2.84
 
 
 @pytest.mark.slow
 def test_the_band_covers_the_whole_curve_as_often_as_it_says():
     problem = random_mdp.random_mdp(horizon=1, rng=4)
-    shares, logs = (0.1, 0.3, 0.5), 200
+    shares, logs = (0.1, 0.3, 0.5), 100
     truth = [
         problem.value((1 - a) * problem.behaviour + a * problem.best) - problem.value(problem.behaviour)
         for a in shares
@@ -71,19 +82,21 @@ def test_the_band_covers_the_whole_curve_as_often_as_it_says():
     covered = 0
     for seed in range(logs):
         data = problem.simulate(1500, rng=seed)
+        best, practice = problem.true_probabilities(data, problem.best), problem.true_probabilities(data)
+        q = np.zeros((data.n_steps, data.n_actions))
         found = trace_reach(
             data,
-            problem.true_probabilities(data, problem.best),
-            problem.true_probabilities(data),
-            q=np.zeros((data.n_steps, data.n_actions)),
-            gamma=1.0,
+            best,
+            practice,
+            base=cal.gather(data, best, practice, q=q),
+            q=q,
             level=0.95,
             shares=shares,
             rng=np.random.default_rng(seed),
         )
         covered += all(x in row.interval for x, row in zip(truth, found.table, strict=True))
-    # Three binomial standard errors below 95%: .95 - 3 sqrt(.95 x .05 / 200) = .904.
-    assert covered / logs > 0.904
+    # Three binomial standard errors below 95%: .95 - 3 sqrt(.95 x .05 / 100) = .885.
+    assert covered / logs > 0.885
 
 
 def rows_of(*findings):
@@ -100,10 +113,10 @@ TOO_FEW = D101.finding("issue", "too-few", effective_n=5.0, n=50, limit=100)
 def test_the_largest_share_comes_before_the_first_doubt():
     found = Reach((0.1, 0.2, 0.3, 0.4), rows_of((), (), (FEW,), ()))
     assert (found.largest, found.usable) == (0.2, 0.4)
-    assert str(found) == "up to a share of 0.2 the log supports +0.20 [0.10, 0.30]"
+    assert str(found) == "up to a share of 0.2 the log supports +0.20 [0.10, 0.30] (trust)"
     found = Reach((0.1, 0.2), rows_of((FEW,), (TOO_FEW,)))
     assert (found.largest, found.usable) == (None, 0.1)
-    assert str(found).endswith(", with caution")
+    assert str(found).endswith("(caution)")
     found = Reach((0.1,), rows_of((TOO_FEW,)))
     assert (found.largest, found.usable) == (None, None)
     assert "not even" in str(found)
@@ -121,3 +134,35 @@ def test_a_far_policy_is_answered_in_a_small_share():
     assert found.largest < 1
     assert found.table[-1].verdict == "do not trust"
     assert found.to_dict()["rows"][0]["share"] == SHARES[0]
+
+
+@pytest.fixture(scope="module")
+def far():
+    """An audit of a policy that the log cannot answer for."""
+    models, q = {"frequencies": cal.behaviour.TabularFrequencies()}, cal.values.TabularRegressor()
+    answers = {"learnt_on": "no", "ended": "all", "recorded_before": "all"}
+    data, target = ward.simulate(1000, rng=0), cal.TabularPolicy(ward.AGGRESSIVE)
+    return cal.audit(data, target, models, regressor=q, n_draws=50, rng=0, **answers)
+
+
+def test_a_refused_policy_is_answered_in_part(far):
+    assert far.verdict == "do not trust"
+    assert far.reach.largest is not None
+    assert f"How far the log carries: {far.reach}." in str(far)
+    assert far.to_dict()["reach"]["largest"] == far.reach.largest
+    best = ward.WARD.value((1 - far.reach.largest) * ward.PRACTICE + far.reach.largest * ward.AGGRESSIVE)
+    assert best - ward.WARD.value(ward.PRACTICE) in far.reach.at(far.reach.largest).interval
+    # With the whole policy the curve ends in the difference of the audit itself.
+    assert far.reach.table[-1].value == pytest.approx(far.gain.value, abs=1e-9)
+
+
+def test_the_page_shows_how_far_the_log_carries(far):
+    page = cal.report.report_html(far)
+    assert "How far the log carries" in page
+    assert "share of the decisions that follow the new policy" in page
+
+
+def test_practice_itself_is_not_asked_in_shares():
+    models = {"frequencies": cal.behaviour.TabularFrequencies()}
+    data, q = ward.simulate(100, rng=0), cal.values.TabularRegressor()
+    assert cal.audit(data, cal.practice, models, regressor=q, n_draws=20, rng=0).reach is None

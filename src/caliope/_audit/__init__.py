@@ -4,7 +4,8 @@ from caliope._audit._compare import BehaviourModels, compare_behaviour
 from caliope._audit._inputs import AuditInputs
 from caliope._audit._placebo import Placebo, run_placebo
 from caliope._audit._prepare import PreparedAudit, audit, prepare_audit
-from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit, AuditSettings, Stage, Stages
+from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit
+from caliope._audit._settings import AuditSettings, Stage, Stages
 
 __all__ = [
     "GAIN",

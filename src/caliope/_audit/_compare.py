@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from caliope._audit._inputs import AuditInputs, check_inputs
 from caliope._audit._remedy import examine_practice, extend_models
-from caliope._audit._result import Progress, Stage, Stages
+from caliope._audit._settings import Progress, Stage, Stages
 from caliope._cache import Cache
 from caliope._ragged import Int
 from caliope._trajectories import Trajectories
@@ -163,7 +163,7 @@ def _compare(
 
 
 def random_stream(seed: int, use: int) -> np.random.Generator:
-    """One of the independent streams of a seed: 0 samples the log, 1 compares models, 6 folds of a learner."""
+    """One of the independent streams of a seed: 0 samples the log, 1 compares models, 6 deals folds, 7 multiplies."""
     return np.random.default_rng(np.random.SeedSequence(seed).spawn(use + 1)[use])
 
 

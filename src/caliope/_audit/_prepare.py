@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts
 from caliope._audit._inputs import AuditInputs, check_inputs, check_question
 from caliope._audit._placebo import Placebo, check_underfit, fit_challenger, run_placebo
-from caliope._audit._result import Audit, Progress, Stage, Stages
+from caliope._audit._result import Audit
 from caliope._audit._run import run_audit
+from caliope._audit._settings import Progress, Stage, Stages
 from caliope._cache import Cache
 from caliope._ragged import Float, Int
 from caliope._trajectories import Trajectories

@@ -7,19 +7,23 @@ decisions, :math:`(1 - \alpha)\, \pi_b + \alpha\, \pi_e`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from caliope._evidence import Evidence
 from caliope._formulas import wdr
 from caliope._gather import gather
 from caliope._policies import MixWithPractice
 from caliope._ragged import Float
 from caliope._results import Estimate, Interval, Table
 from caliope._trajectories import Trajectories
-from caliope.checks import Finding
+from caliope.checks import S101, Finding
+from caliope.checks._audit import grade_capping
+from caliope.checks._counting import count_once
 from caliope.checks._estimates import examine
+from caliope.uncertainty._dependence import stretch_for_clusters
 from caliope.uncertainty._intervals import difference, influence
 from caliope.weights import clip_weights, effective_n
 
@@ -71,8 +75,8 @@ class Reach:
             return "not even in a small share of the decisions can the new policy be evaluated on this log"
         row = self.at(share)
         sign = "+" if row.value > 0 else ""
-        careful = "" if self.largest is not None else ", with caution"
-        return f"up to a share of {share:g} the log supports {sign}{row.text}{careful}"
+        how = f"({row.verdict_text})" if self.largest is not None else "(caution)"
+        return f"up to a share of {share:g} the log supports {sign}{row.text} {how}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
@@ -85,10 +89,11 @@ def trace_reach(
     target_probs: Float,
     behaviour: Any,
     *,
+    base: Evidence,
     q: Float,
-    gamma: float,
     level: float,
     findings: Sequence[Finding] = (),
+    conditions: tuple[str, ...] = (),
     shares: Sequence[float] = SHARES,
     rng: np.random.Generator,
 ) -> Reach:
@@ -97,7 +102,8 @@ def trace_reach(
     With :math:`U_i(\alpha)` the influence of trajectory i on the difference at share :math:`\alpha`, and standard
     normal multipliers :math:`\xi_i`, the critical value c is the quantile of
     :math:`\max_\alpha |\sum_i \xi_i U_i(\alpha)| / (\sum_i U_i(\alpha)^2)^{1/2}`. The band
-    :math:`\hat\Delta(\alpha) \pm c\, \mathrm{se}(\alpha)` then holds for all shares at once.
+    :math:`\hat\Delta(\alpha) \pm c\, \mathrm{se}(\alpha)` then holds for all shares at once. It is widened by what
+    capping the weights moves.
 
     When it breaks: where hardly any trajectory has weight, influences are no normal sums; the verdicts say so.
 
@@ -109,14 +115,16 @@ def trace_reach(
         Probabilities of the new policy at every step.
     behaviour : Policy, or array of shape (N, A) or (N,)
         The behaviour policy.
+    base : Evidence
+        The evidence of the new policy itself, whose notes on the behaviour policy hold at every share.
     q : array of shape (N, A)
         Fitted values of all actions, of any policy: they help, and cannot harm.
-    gamma : float
-        Discount in [0, 1].
     level : float
         Level of the band.
     findings : sequence of Finding
-        What holds for every share: what was found about the log and the behaviour policy.
+        What holds at every share: what was found about the log and the behaviour policy.
+    conditions : tuple of str
+        Conditions of trust.
     shares : sequence of float
         Shares of the decisions, rising.
     rng : Generator
@@ -131,39 +139,49 @@ def trace_reach(
     ----------
     Kennedy (2019), nonparametric causal effects based on incremental propensity score interventions, for the band.
     """
-    rows, influences = [], []
+    found = []
     for share in shares:
-        e = gather(data, MixWithPractice(target_probs, share), behaviour, gamma=gamma, q=q)  # type: ignore[arg-type]
-        capped = clip_weights(e)
-        influences.append(influence(_GAIN, capped))
-        found = (*examine(_GAIN, capped), *findings)
-        rows.append((float(_GAIN(capped)), effective_n(capped), found))
-    low, high = uniform_band(np.array([row[0] for row in rows]), np.array(influences), level=level, rng=rng)
-    estimates = tuple(
-        Estimate(
-            f"share_{share:g}",
-            f"New policy in {share:.0%} of the decisions, minus current practice",
-            value,
-            Interval(float(a), float(b), level, "uniform band, multiplier bootstrap"),
-            len(data),
-            n,
-            found,
+        raw = _gather_share(data, MixWithPractice(target_probs, share), behaviour, base, q)  # type: ignore[arg-type]
+        found.append((float(_GAIN(raw)), clip_weights(raw)))
+    values = np.array([float(_GAIN(e)) for _, e in found])
+    influences = np.array([e.layout.pool(influence(_GAIN, e)) for _, e in found])
+    arm = uniform_arms(influences, level=level, rng=rng) / len(data)
+    # The error of one share alone, as every other check of an audit has it.
+    se = np.sqrt((influences**2).sum(axis=1)) / len(data)
+    rows = []
+    for i, (share, (uncapped, e)) in enumerate(zip(shares, found, strict=True)):
+        moved = values[i] - uncapped
+        half = arm[i] + abs(moved)
+        band = Interval(values[i] - half, values[i] + half, level, "uniform band, multiplier bootstrap")
+        seen = (*examine(_GAIN, e), *grade_capping(moved, float(se[i])), *findings)
+        rows.append(
+            Estimate(
+                f"share_{share:g}",
+                f"New policy in {share:.0%} of the decisions, minus current practice",
+                values[i],
+                stretch_for_clusters(band, _GAIN, e),
+                len(data),
+                effective_n(e),
+                count_once(seen),
+                conditions,
+            )
         )
-        for share, (value, n, found), a, b in zip(shares, rows, low, high, strict=True)
-    )
-    return Reach(tuple(shares), Table(estimates, "How far the log carries"))
+    return Reach(tuple(shares), Table(tuple(rows), "How far the log carries"))
 
 
-def uniform_band(
-    values: Float, influences: Float, *, level: float, rng: np.random.Generator
-) -> tuple[Float, Float]:
-    """Ends of a band around values, (S,), that holds for all of them together; influences are (S, n)."""
-    n = influences.shape[1]
+def _gather_share(data: Trajectories, target: Any, behaviour: Any, base: Evidence, q: Float) -> Evidence:
+    """Evidence of a share of the decisions; what was found about the behaviour policy is not tested again."""
+    e = gather(data, target, behaviour, gamma=base.gamma, q=q, behaviour_known=True)
+    kept = tuple(note for note in base.notes if note.check != S101 and note not in e.notes)
+    return replace(e, behaviour_known=base.behaviour_known, notes=(*e.notes, *kept))
+
+
+def uniform_arms(influences: Float, *, level: float, rng: np.random.Generator) -> Float:
+    """Half the width, times n, of a band that holds for all values together, (S,); influences are (S, n)."""
     scale = np.sqrt((influences**2).sum(axis=1))
     usable = np.isfinite(scale) & (scale > 0)
     if not usable.any():
-        return np.where(scale == 0, values, np.nan), np.where(scale == 0, values, np.nan)
+        return np.where(scale == 0, 0.0, np.nan)
     scaled = influences[usable] / scale[usable, None]
-    largest = np.abs(rng.standard_normal((_DRAWS, n)) @ scaled.T).max(axis=1)
-    arm = float(np.quantile(largest, level)) * np.where(np.isfinite(scale), scale, np.nan) / n
-    return values - arm, values + arm
+    largest = np.abs(rng.standard_normal((_DRAWS, influences.shape[1])) @ scaled.T).max(axis=1)
+    return float(np.quantile(largest, level)) * np.where(np.isfinite(scale), scale, np.nan)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caliope._audit._result import Stages
+from caliope._audit._settings import Stages
 from caliope._cache import Cache
 from caliope._ragged import Float
 from caliope._trajectories import Trajectories

@@ -20,17 +20,20 @@ from caliope._audit._learn import (
     learn_across_folds,
     name_of_learner,
 )
-from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit, AuditSettings, Stages
+from caliope._audit._reach import Reach, trace_reach
+from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit
+from caliope._audit._settings import AuditSettings, Stages
 from caliope._audit._summary import summarise
 from caliope._conditions import nothing_worse
 from caliope._estimate import estimate
 from caliope._evidence import Evidence
 from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
 from caliope._gather import gather, target_probabilities
-from caliope._policies import MixWithPractice, Relative
+from caliope._policies import MixWithPractice, Practice, Relative
 from caliope._ragged import Float
 from caliope._results import Estimate, Table
 from caliope._trajectories import Trajectories
+from caliope.calibration._compare import Comparison
 from caliope.checks import Q101, Finding
 from caliope.checks._audit import (
     check_agreement,
@@ -54,6 +57,8 @@ _FLOOR = 0.01  # share of the trajectories with the smallest return, from which 
 
 if TYPE_CHECKING:
     from caliope._audit._prepare import PreparedAudit
+
+_REFUTED = 2  # standard errors by which the log loss of a model is above the best
 
 
 def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
@@ -96,11 +101,14 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         )
     table = Table(rows, "What the new policy is worth")
     answers = Answers(asked.learnt_on, inputs.ended, inputs.recorded_before)
+    with begin("how far the log carries"):
+        conditions = (*table[GAIN].conditions, *answers.conditions)
+        reach = _trace(prepared, asked, (target_probs, evidence, q), answers, conditions)
     findings = (
         *prepared.findings,
         *check_late_steps(capped),
         *check_strata(capped, inputs.strata),
-        *_check_estimates(table, _comparable(others, inputs), len(prepared.looked_at) / len(data)),
+        *_check_estimates(table, _comparable(others, prepared), len(prepared.looked_at) / len(data)),
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
         *_check_question(asked),
         *by_folds,
@@ -114,6 +122,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         influence=influence,
         breakdown=confounding,
         benchmark=strength,
+        reach=reach,
         summary=summary,
         evidence=capped,
         data=data,
@@ -121,6 +130,30 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         behaviour_probs=chosen.probabilities,
         settings=_settings(prepared, asked, how, answers),
         stages=(*prepared.stages, *begin.done),
+    )
+
+
+def _trace(
+    prepared: PreparedAudit,
+    asked: Question,
+    of: tuple[Float, Evidence, Float],
+    answers: Answers,
+    conditions: tuple[str, ...],
+) -> Reach | None:
+    """The policy in a growing share of the decisions; practice itself has none."""
+    if isinstance(asked.target, Practice):
+        return None
+    inputs, (target_probs, evidence, q) = prepared.inputs, of
+    return trace_reach(
+        prepared.data,
+        target_probs,
+        prepared.behaviour,
+        base=evidence,
+        q=q,
+        level=inputs.level,
+        findings=(*prepared.findings, *answers.findings),
+        conditions=conditions,
+        rng=random_stream(inputs.seed, 7),
     )
 
 
@@ -248,12 +281,31 @@ def _in_rows(target: Any, rows: Any) -> Any:
     return target if predicts else np.asarray(target)[rows]
 
 
-def _comparable(others: Table[OtherChoice], inputs: AuditInputs) -> list[float]:
+def _comparable(others: Table[OtherChoice], prepared: PreparedAudit) -> list[float]:
     """The values of other choices that the headline should agree with."""
     # What was shrunk towards practice, or may have memorised the log, differs for reasons that are known. Recorded
     # probabilities need no model, and are not held against one.
-    kept = (row for row in others if row.weights != SHRUNK and row.fit != "same")
-    return [row.value for row in kept if inputs.logged is None or row.model == LOGGED]
+    kept = [row for row in others if row.weights != SHRUNK and row.fit != "same"]
+    if prepared.logged is not None:
+        return [row.value for row in kept if row.model == LOGGED]
+    refuted = _refuted_models(prepared.comparison)
+    return [row.value for row in kept if not any(_is_variant(row.model, name) for name in refuted)]
+
+
+def _refuted_models(comparison: Comparison) -> list[str]:
+    """Candidates whose held-out log loss is clearly above that of the best: another analyst would not choose them."""
+    choice = comparison.choice
+    if choice is None:
+        return []
+    clearly = [name for name in choice.ranking if choice.behind[name] > _REFUTED * choice.se[name]]
+    return [name for name in clearly if name != choice.recommended]
+
+
+def _is_variant(model: str, name: str) -> bool:
+    """Whether a model of the other choices is a candidate, or made of it."""
+    return model == name or any(
+        model.startswith(f"{name}, {how}") for how in ("k = ", "temperature", "same data")
+    )
 
 
 def _check_estimates(table: Table[Estimate], values: Sequence[float], share: float) -> tuple[Finding, ...]:

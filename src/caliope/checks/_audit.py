@@ -166,7 +166,11 @@ def check_width(gain: Estimate) -> tuple[Finding, ...]:
 def check_capping(best: Estimate, raw: Estimate) -> tuple[Finding, ...]:
     """A109: capped weights that move the estimate by more than noise."""
     se = best.interval.width / (2 * float(special.ndtri((1 + best.interval.level) / 2)))
-    moved = best.value - raw.value
+    return grade_capping(best.value - raw.value, se)
+
+
+def grade_capping(moved: float, se: float) -> tuple[Finding, ...]:
+    """A109 from the shift of an estimate by capping, and its standard error."""
     if not abs(moved) > MOVED[0] * se:
         return ()
     clear, grave = (abs(moved) > limit * se for limit in MOVED[1:])

@@ -21,7 +21,8 @@ from caliope.cli._console import (
 # Import nothing heavy here: --help should answer at once.
 if TYPE_CHECKING:
     from caliope._audit._compare import BehaviourModels
-    from caliope._audit._result import Audit, Stage
+    from caliope._audit._result import Audit
+    from caliope._audit._settings import Stage
     from caliope.cli._columns import ReadLog
 
 _WORK = click.option(
@@ -32,7 +33,7 @@ _WORK = click.option(
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on the standard output.")
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
-_AUDIT_STAGES, _CALIBRATE_STAGES = 12, 3  # beside one per behaviour model
+_AUDIT_STAGES, _CALIBRATE_STAGES = 13, 3  # beside one per behaviour model
 _WARNINGS = 5  # of libraries that are printed
 
 
@@ -98,7 +99,7 @@ def _from_stdin(study: Study) -> Study:
 
 def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool) -> Audit:
     from caliope._audit._prepare import audit
-    from caliope._audit._result import Stages
+    from caliope._audit._settings import Stages
     from caliope.cli._columns import learnt_on_of, propensities_of, read_log, recorded_before_of, strata_of
     from caliope.cli._policies import behaviour_models, target_of
 

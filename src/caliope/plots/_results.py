@@ -344,7 +344,7 @@ def reach(shares: Sequence[float], rows: Sequence[Estimate], axis: Axes) -> Axes
     shares : sequence of float
         The shares, rising.
     rows : sequence of Estimate
-        The difference at each share; its colour shows the verdict, its interval becomes the band.
+        The difference at each share. Its colour shows the verdict; its interval becomes the band, unless withheld.
     axis : matplotlib.axes.Axes
         Where to draw.
 
@@ -362,7 +362,7 @@ def reach(shares: Sequence[float], rows: Sequence[Estimate], axis: Axes) -> Axes
     >>> reach([0.1], [row], axes[0, 0]).get_xlabel()
     'share of the decisions that follow the new policy'
     """
-    low, high = ([getattr(row.interval, end) for row in rows] for end in ("low", "high"))
+    low, high = ([getattr(row.shown, end) for row in rows] for end in ("low", "high"))
     axis.axhline(0, color=GREY, linewidth=0.8, zorder=1)
     axis.fill_between(shares, low, high, color=COLOURS[0], alpha=0.15, linewidth=0)
     axis.plot(shares, [row.value for row in rows], color=GREY, linewidth=0.8, zorder=2)

@@ -21,11 +21,12 @@ from caliope.report._sensitivity import (
     settings_section,
     words_section,
 )
-from caliope.report._verdict import value_section, verdict_section
+from caliope.report._verdict import reach_section, value_section, verdict_section
 from caliope.report._weights import actions_section, overlap_section, weights_section
 
 _SECTIONS: tuple[Callable[[Audit], Section], ...] = (
     verdict_section,
+    reach_section,
     value_section,
     limits_section,
     behaviour_section,

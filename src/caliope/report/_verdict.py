@@ -227,3 +227,26 @@ def _rows_with(finding: Finding, table: Table[Estimate]) -> str:
     if len(rows) == len(table):
         return "all"
     return "; ".join(row.label for row in rows) if len(rows) < 4 else f"{len(rows)} of {len(table)} rows"
+
+
+def reach_section(audit: Audit) -> Section:
+    """The policy in a growing share of the decisions, as a picture and a table."""
+    if audit.reach is None:
+        return Section(
+            "reach", "Reach", "How far the log carries", (Text("The target is current practice."),)
+        )
+    found = audit.reach
+    text = (
+        "A log answers questions near current practice best. Here the new policy is followed in a share of the "
+        "decisions, and current practice in the others. The band holds for all shares together. In short: "
+        f"{found}."
+    )
+    figure, axes = plots.panels(1, 1, width=6.0)
+    plots.reach(found.shares, tuple(found.table), axes[0][0])
+    rows = [{"share": share} | _record(row) for share, row in zip(found.shares, found.table, strict=True)]
+    data = grid("Difference from current practice, by share of the decisions", rows)
+    caption = (
+        "Difference from current practice against the share of the decisions that follow the new policy."
+    )
+    drawing = picture("reach", figure, label="How far the log carries", caption=caption, data=data)
+    return Section("reach", "Reach", "How far the log carries", (Text(text), drawing))
