@@ -94,6 +94,7 @@ def trace_reach(
     level: float,
     findings: Sequence[Finding] = (),
     conditions: tuple[str, ...] = (),
+    widen: float = 1.0,
     shares: Sequence[float] = SHARES,
     rng: np.random.Generator,
 ) -> Reach:
@@ -125,6 +126,8 @@ def trace_reach(
         What holds at every share: what was found about the log and the behaviour policy.
     conditions : tuple of str
         Conditions of trust.
+    widen : float
+        Factor of the width of the band.
     shares : sequence of float
         Shares of the decisions, rising.
     rng : Generator
@@ -145,7 +148,7 @@ def trace_reach(
         found.append((float(_GAIN(raw)), clip_weights(raw)))
     values = np.array([float(_GAIN(e)) for _, e in found])
     influences = np.array([e.layout.pool(influence(_GAIN, e)) for _, e in found])
-    arm = uniform_arms(influences, level=level, rng=rng) / len(data)
+    arm = widen * uniform_arms(influences, level=level, rng=rng) / len(data)
     # The error of one share alone, as every other check of an audit has it.
     se = np.sqrt((influences**2).sum(axis=1)) / len(data)
     rows = []

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from caliope._audit._answers import Answers
-from caliope._audit._benchmark import ColumnStrength, benchmark_columns, steps_to_use
+from caliope._audit._basis import Basis, gather_basis
+from caliope._audit._choices import benchmark, comparable_values, try_others
 from caliope._audit._compare import name_facts, random_stream
-from caliope._audit._inputs import AuditInputs, Question, check_target
+from caliope._audit._inputs import Question
 from caliope._audit._learn import (
     FOLDS,
-    LearntPolicy,
     check_folds,
     fold_factor,
-    learn_across_folds,
     name_of_learner,
 )
 from caliope._audit._reach import Reach, trace_reach
@@ -28,13 +26,12 @@ from caliope._conditions import nothing_worse
 from caliope._estimate import estimate
 from caliope._evidence import Evidence
 from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
-from caliope._gather import gather, target_probabilities
+from caliope._gather import gather
 from caliope._policies import MixWithPractice, Practice, Relative
 from caliope._ragged import Float
 from caliope._results import Estimate, Table
 from caliope._trajectories import Trajectories
-from caliope.calibration._compare import Comparison
-from caliope.checks import Q101, Finding
+from caliope.checks import L108, Q101, Finding
 from caliope.checks._audit import (
     check_agreement,
     check_capping,
@@ -47,10 +44,9 @@ from caliope.checks._audit import (
 )
 from caliope.checks._counting import count_once
 from caliope.estimators import phwdr, phwis
-from caliope.sensitivity import SHRUNK, OtherChoice, breakdown, find_influential, try_other_choices
+from caliope.sensitivity import breakdown, find_influential
 from caliope.uncertainty._dependence import stretch
 from caliope.uncertainty._intervals import difference
-from caliope.values._crossfit import fit_default_values, fit_values_by_fold
 from caliope.weights import clip_weights
 
 _FLOOR = 0.01  # share of the trajectories with the smallest return, from which it is the worst that there is
@@ -58,43 +54,27 @@ _FLOOR = 0.01  # share of the trajectories with the smallest return, from which 
 if TYPE_CHECKING:
     from caliope._audit._prepare import PreparedAudit
 
-_REFUTED = 2  # standard errors by which the log loss of a model is above the best
-
 
 def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     """Evaluate the target policy of a question, which has been validated."""
     inputs, data, chosen = prepared.inputs, prepared.data, prepared.chosen
-    learnt = None if asked.learn is None else _learn(inputs, asked, begin)
-    if learnt is not None:
-        asked = replace(asked, target=learnt.target)
-        check_target(data, asked.target, logged=inputs.logged is not None)
-    with begin("fitting values"):
-        target_probs = target_probabilities(data, asked.target, chosen)
-        # An absolute target is asked once; one relative to practice is stated anew for every behaviour model.
-        target = asked.target if isinstance(asked.target, Relative) else target_probs
-        q, how = (
-            _fit_values(prepared, asked, target_probs)
-            if learnt is None
-            else _fit_values_by_fold(prepared, asked, learnt)
-        )
-    with begin("gathering evidence"):
-        evidence = gather(data, target, prepared.behaviour, gamma=inputs.gamma, q=q)
-        capped = clip_weights(evidence)
+    basis = gather_basis(prepared, asked, begin)
+    asked, evidence, capped = basis.asked, basis.evidence, basis.capped
     with begin("estimating"):
         rows = estimate_all(evidence, capped, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
-        rows, by_folds = (rows, ()) if learnt is None else _widen_for_folds(rows, prepared, learnt, capped, q)
+        rows, by_folds = _widen_for_folds(rows, prepared, basis)
         rows = _include_unseen(rows, asked.worst, evidence.returns)
     with begin("other choices"):
-        others = _try_others(prepared, target, q)
+        others = try_others(prepared, basis.target, basis.q)
     with begin("sensitivity of the result"):
         influence = find_influential(difference(wdr), capped)
         confounding = breakdown(capped)
-        strength = _benchmark(data, target) if inputs.logged is None else ()
+        strength = benchmark(data, basis.target) if inputs.logged is None else ()
     with begin("summarising"):
         summary = summarise(
             data,
             capped,
-            target_probs=target_probs,
+            target_probs=basis.target_probs,
             behaviour_probs=chosen.probabilities,
             influence=influence,
             breakdown=confounding,
@@ -102,13 +82,12 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     table = Table(rows, "What the new policy is worth")
     answers = Answers(asked.learnt_on, inputs.ended, inputs.recorded_before)
     with begin("how far the log carries"):
-        conditions = (*table[GAIN].conditions, *answers.conditions)
-        reach = _trace(prepared, asked, (target_probs, evidence, q), answers, conditions)
+        reach = _trace(prepared, basis, table[GAIN], answers)
     findings = (
         *prepared.findings,
         *check_late_steps(capped),
         *check_strata(capped, inputs.strata),
-        *_check_estimates(table, _comparable(others, prepared), len(prepared.looked_at) / len(data)),
+        *_check_estimates(table, comparable_values(others, prepared), len(prepared.looked_at) / len(data)),
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
         *_check_question(asked),
         *by_folds,
@@ -126,89 +105,42 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         summary=summary,
         evidence=capped,
         data=data,
-        target_probs=target_probs,
+        target_probs=basis.target_probs,
         behaviour_probs=chosen.probabilities,
-        settings=_settings(prepared, asked, how, answers),
+        settings=_settings(prepared, asked, basis.how, answers),
         stages=(*prepared.stages, *begin.done),
     )
 
 
-def _trace(
-    prepared: PreparedAudit,
-    asked: Question,
-    of: tuple[Float, Evidence, Float],
-    answers: Answers,
-    conditions: tuple[str, ...],
-) -> Reach | None:
+def _trace(prepared: PreparedAudit, basis: Basis, gain: Estimate, answers: Answers) -> Reach | None:
     """The policy in a growing share of the decisions; practice itself has none."""
-    if isinstance(asked.target, Practice):
+    if isinstance(basis.asked.target, Practice):
         return None
-    inputs, (target_probs, evidence, q) = prepared.inputs, of
     return trace_reach(
         prepared.data,
-        target_probs,
+        basis.target_probs,
         prepared.behaviour,
-        base=evidence,
-        q=q,
-        level=inputs.level,
-        findings=(*prepared.findings, *answers.findings),
-        conditions=conditions,
-        rng=random_stream(inputs.seed, 7),
-    )
-
-
-def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:
-    with begin("learning the policy across folds"):
-        rng = random_stream(inputs.seed, 6)
-        return learn_across_folds(inputs.data, asked.learn, gamma=inputs.gamma, rng=rng)
-
-
-def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> tuple[Float, str]:
-    """Values of all actions under the target, (N, A), and how they were fitted; kept apart from the models."""
-    inputs = prepared.inputs
-    fitted_on, chosen = prepared.models.fitted_on, prepared.chosen
-    # What practice depends on may matter for outcomes too; a regressor of the user's own expects the plain states.
-    data = chosen.widen(inputs.data) if asked.regressor is None else inputs.data
-    cache = inputs.cache.keyed(
-        fitted_on, target_probs, {"of values": asked.regressor}, inputs.gamma, inputs.seed, chosen.added
-    )
-    found: tuple[Float, str] = cache(
-        "values",
-        lambda: fit_default_values(
-            data,
-            target_probs,
-            asked.regressor,
-            gamma=inputs.gamma,
-            rng=inputs.seed,
-            fitted_on=fitted_on,
-            work=inputs.cache,
-        ),
-    )
-    return found
-
-
-def _fit_values_by_fold(prepared: PreparedAudit, asked: Question, learnt: LearntPolicy) -> tuple[Float, str]:
-    """Values of a learnt policy, (N, A): in each fold for the policy, and from the outcomes, of the other folds."""
-    inputs = prepared.inputs
-    return fit_values_by_fold(
-        inputs.data,
-        learnt.fold,
-        lambda j, which: learnt.without(j, which, prepared.chosen.probabilities),
-        regressor=asked.regressor,
-        gamma=inputs.gamma,
-        rng=inputs.seed,
-        fitted_on=prepared.models.fitted_on,
-        work=inputs.cache,
+        base=basis.evidence,
+        q=basis.q,
+        level=prepared.inputs.level,
+        # Neighbours that hang together do so at every share.
+        findings=(*prepared.findings, *answers.findings, *(f for f in gain.findings if f.check == L108)),
+        conditions=(*gain.conditions, *answers.conditions),
+        # What folds of a learner share widens an interval by a factor of at most the square root of 2.
+        widen=1.0 if basis.learnt is None else math.sqrt(2),
+        rng=random_stream(prepared.inputs.seed, 7),
     )
 
 
 def _widen_for_folds(
-    rows: tuple[Estimate, ...], prepared: PreparedAudit, learnt: LearntPolicy, capped: Evidence, q: Float
+    rows: tuple[Estimate, ...], prepared: PreparedAudit, basis: Basis
 ) -> tuple[tuple[Estimate, ...], tuple[Finding, ...]]:
-    """Intervals with the error that folds share, and the finding that says so; practice has none."""
+    """Intervals with the error that the folds of a learner share, and the finding that says so; practice has none."""
+    if basis.learnt is None:
+        return rows, ()
     behaviour, gamma = prepared.behaviour, prepared.inputs.gamma
-    other = clip_weights(gather(prepared.data, learnt.other_target, behaviour, gamma=gamma, q=q))
-    value, gain = (fold_factor(estimator, capped, other) for estimator in (wdr, difference(wdr)))
+    other = clip_weights(gather(prepared.data, basis.learnt.other_target, behaviour, gamma=gamma, q=basis.q))
+    value, gain = (fold_factor(estimator, basis.capped, other) for estimator in (wdr, difference(wdr)))
     factors = {PRACTICE: 1.0, GAIN: gain}
     wide = tuple(
         replace(row, interval=stretch(row.interval, row.value, factors.get(row.name, value))) for row in rows
@@ -250,61 +182,6 @@ def _include_unseen(rows: Sequence[Estimate], worst: float | None, returns: Floa
         if row.name in about
         else row
         for row in told
-    )
-
-
-def _try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherChoice]:
-    """Other choices, in a long log on a sample of it."""
-    inputs, which = prepared.inputs, prepared.looked_at
-    part, rows = prepared.data.part(which), prepared.data.layout.rows_of(which)
-    behaviours: dict[str, Any] = {
-        name: replace(model, data=part) for name, model in prepared.other_models.items()
-    }
-    if inputs.logged is not None:
-        behaviours = {LOGGED: inputs.logged[rows]} | behaviours
-    return try_other_choices(
-        part, _in_rows(target, rows), behaviours, gamma=inputs.gamma, q=q[rows], rng=inputs.seed
-    )
-
-
-def _benchmark(data: Trajectories, target: Any) -> tuple[ColumnStrength, ...]:
-    """How strong each recorded column would be as an unmeasured confounder, in a long log on a part of it."""
-    which = data.subsample(steps_to_use(data))
-    return benchmark_columns(data.part(which), _in_rows(target, data.layout.rows_of(which)))
-
-
-def _in_rows(target: Any, rows: Any) -> Any:
-    """A target for a part of the log: tables are cut, also within a mixture with practice; policies predict."""
-    if isinstance(target, MixWithPractice):
-        return replace(target, policy=_in_rows(target.policy, rows))
-    predicts = hasattr(target, "predict_proba") or hasattr(target, "on") or isinstance(target, Relative)
-    return target if predicts else np.asarray(target)[rows]
-
-
-def _comparable(others: Table[OtherChoice], prepared: PreparedAudit) -> list[float]:
-    """The values of other choices that the headline should agree with."""
-    # What was shrunk towards practice, or may have memorised the log, differs for reasons that are known. Recorded
-    # probabilities need no model, and are not held against one.
-    kept = [row for row in others if row.weights != SHRUNK and row.fit != "same"]
-    if prepared.logged is not None:
-        return [row.value for row in kept if row.model == LOGGED]
-    refuted = _refuted_models(prepared.comparison)
-    return [row.value for row in kept if not any(_is_variant(row.model, name) for name in refuted)]
-
-
-def _refuted_models(comparison: Comparison) -> list[str]:
-    """Candidates whose held-out log loss is clearly above that of the best: another analyst would not choose them."""
-    choice = comparison.choice
-    if choice is None:
-        return []
-    clearly = [name for name in choice.ranking if choice.behind[name] > _REFUTED * choice.se[name]]
-    return [name for name in clearly if name != choice.recommended]
-
-
-def _is_variant(model: str, name: str) -> bool:
-    """Whether a model of the other choices is a candidate, or made of it."""
-    return model == name or any(
-        model.startswith(f"{name}, {how}") for how in ("k = ", "temperature", "same data")
     )
 
 

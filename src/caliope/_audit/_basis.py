@@ -1,0 +1,119 @@
+"""What every number of an audit is computed from: the target on the log, fitted values, and the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from caliope._audit._compare import random_stream
+from caliope._audit._inputs import AuditInputs, Question, check_target
+from caliope._audit._learn import LearntPolicy, learn_across_folds
+from caliope._audit._settings import Stages
+from caliope._evidence import Evidence
+from caliope._gather import gather, target_probabilities
+from caliope._policies import Relative
+from caliope._ragged import Float
+from caliope.values._crossfit import fit_default_values, fit_values_by_fold
+from caliope.weights import clip_weights
+
+if TYPE_CHECKING:
+    from caliope._audit._prepare import PreparedAudit
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """The target policy on the log, with its values and evidence.
+
+    Attributes
+    ----------
+    asked : Question
+        What is asked; a policy given as its learner has been learnt.
+    target : Any
+        The target: its probabilities, (N, A), or a policy stated relative to practice.
+    target_probs : array of shape (N, A)
+        Its probabilities under the chosen behaviour model.
+    learnt : LearntPolicy or None
+        The policy as it was learnt across folds.
+    q : array of shape (N, A)
+        Fitted values of all actions.
+    how : str
+        How they were fitted, in words.
+    evidence, capped : Evidence
+        The evidence, with weights as they are and capped.
+    """
+
+    asked: Question
+    target: Any
+    target_probs: Float
+    learnt: LearntPolicy | None
+    q: Float
+    how: str
+    evidence: Evidence
+    capped: Evidence
+
+
+def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Basis:
+    """Learn the policy where it is given as its learner, fit values, and gather evidence."""
+    inputs, data, chosen = prepared.inputs, prepared.data, prepared.chosen
+    learnt = None if asked.learn is None else _learn(inputs, asked, begin)
+    if learnt is not None:
+        asked = replace(asked, target=learnt.target)
+        check_target(data, asked.target, logged=inputs.logged is not None)
+    with begin("fitting values"):
+        target_probs = target_probabilities(data, asked.target, chosen)
+        # An absolute target is asked once; one relative to practice is stated anew for every behaviour model.
+        target = asked.target if isinstance(asked.target, Relative) else target_probs
+        q, how = (
+            _fit_values(prepared, asked, target_probs)
+            if learnt is None
+            else _fit_values_by_fold(prepared, asked, learnt)
+        )
+    with begin("gathering evidence"):
+        evidence = gather(data, target, prepared.behaviour, gamma=inputs.gamma, q=q)
+        capped = clip_weights(evidence)
+    return Basis(asked, target, target_probs, learnt, q, how, evidence, capped)
+
+
+def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:
+    with begin("learning the policy across folds"):
+        rng = random_stream(inputs.seed, 6)
+        return learn_across_folds(inputs.data, asked.learn, gamma=inputs.gamma, rng=rng)
+
+
+def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> tuple[Float, str]:
+    """Values of all actions under the target, (N, A), and how they were fitted; kept apart from the models."""
+    inputs = prepared.inputs
+    fitted_on, chosen = prepared.models.fitted_on, prepared.chosen
+    # What practice depends on may matter for outcomes too; a regressor of the user's own expects the plain states.
+    data = chosen.widen(inputs.data) if asked.regressor is None else inputs.data
+    cache = inputs.cache.keyed(
+        fitted_on, target_probs, {"of values": asked.regressor}, inputs.gamma, inputs.seed, chosen.added
+    )
+    found: tuple[Float, str] = cache(
+        "values",
+        lambda: fit_default_values(
+            data,
+            target_probs,
+            asked.regressor,
+            gamma=inputs.gamma,
+            rng=inputs.seed,
+            fitted_on=fitted_on,
+            work=inputs.cache,
+        ),
+    )
+    return found
+
+
+def _fit_values_by_fold(prepared: PreparedAudit, asked: Question, learnt: LearntPolicy) -> tuple[Float, str]:
+    """Values of a learnt policy, (N, A): in each fold for the policy, and from the outcomes, of the other folds."""
+    inputs = prepared.inputs
+    return fit_values_by_fold(
+        inputs.data,
+        learnt.fold,
+        lambda j, which: learnt.without(j, which, prepared.chosen.probabilities),
+        regressor=asked.regressor,
+        gamma=inputs.gamma,
+        rng=inputs.seed,
+        fitted_on=prepared.models.fitted_on,
+        work=inputs.cache,
+    )

@@ -1,0 +1,77 @@
+"""Other choices of an audit: which models are tried, and which of them the headline should agree with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from caliope._audit._benchmark import ColumnStrength, benchmark_columns, steps_to_use
+from caliope._audit._result import LOGGED
+from caliope._policies import MixWithPractice, Relative
+from caliope._ragged import Float
+from caliope._results import Table
+from caliope._trajectories import Trajectories
+from caliope.calibration._compare import Comparison
+from caliope.sensitivity import SHRUNK, OtherChoice, try_other_choices
+
+if TYPE_CHECKING:
+    from caliope._audit._prepare import PreparedAudit
+
+_REFUTED = 2  # standard errors by which the log loss of a model is above the best
+
+
+def try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherChoice]:
+    """Other choices, in a long log on a sample of it."""
+    inputs, which = prepared.inputs, prepared.looked_at
+    part, rows = prepared.data.part(which), prepared.data.layout.rows_of(which)
+    behaviours: dict[str, Any] = {
+        name: replace(model, data=part) for name, model in prepared.other_models.items()
+    }
+    if inputs.logged is not None:
+        behaviours = {LOGGED: inputs.logged[rows]} | behaviours
+    return try_other_choices(
+        part, _in_rows(target, rows), behaviours, gamma=inputs.gamma, q=q[rows], rng=inputs.seed
+    )
+
+
+def benchmark(data: Trajectories, target: Any) -> tuple[ColumnStrength, ...]:
+    """How strong each recorded column would be as an unmeasured confounder, in a long log on a part of it."""
+    which = data.subsample(steps_to_use(data))
+    return benchmark_columns(data.part(which), _in_rows(target, data.layout.rows_of(which)))
+
+
+def _in_rows(target: Any, rows: Any) -> Any:
+    """A target for a part of the log: tables are cut, also within a mixture with practice; policies predict."""
+    if isinstance(target, MixWithPractice):
+        return replace(target, policy=_in_rows(target.policy, rows))
+    predicts = hasattr(target, "predict_proba") or hasattr(target, "on") or isinstance(target, Relative)
+    return target if predicts else np.asarray(target)[rows]
+
+
+def comparable_values(others: Table[OtherChoice], prepared: PreparedAudit) -> list[float]:
+    """The values of other choices that the headline should agree with."""
+    # What was shrunk towards practice, or may have memorised the log, differs for reasons that are known. Recorded
+    # probabilities need no model, and are not held against one.
+    kept = [row for row in others if row.weights != SHRUNK and row.fit != "same"]
+    if prepared.logged is not None:
+        return [row.value for row in kept if row.model == LOGGED]
+    refuted = _refuted_models(prepared.comparison)
+    return [row.value for row in kept if not any(_is_variant(row.model, name) for name in refuted)]
+
+
+def _refuted_models(comparison: Comparison) -> list[str]:
+    """Candidates whose held-out log loss is clearly above that of the best: another analyst would not choose them."""
+    choice = comparison.choice
+    if choice is None:
+        return []
+    clearly = [name for name in choice.ranking if choice.behind[name] > _REFUTED * choice.se[name]]
+    return [name for name in clearly if name != choice.recommended]
+
+
+def _is_variant(model: str, name: str) -> bool:
+    """Whether a model of the other choices is a candidate, or made of it."""
+    return model == name or any(
+        model.startswith(f"{name}, {how}") for how in ("k = ", "temperature", "same data")
+    )
