@@ -51,11 +51,15 @@ def test_every_name_of_the_package_exists(document):
     assert [name for name in [*names, *chain(*several)] if resolve(name) is None] == []
 
 
+# Codes that are never given again, where a document speaks of an earlier version.
+RETIRED = {"CHANGELOG.md": {"P102"}, "docs/reproduction.md": {"P102"}}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_code_is_in_the_registry_under_its_title(document):
     text = DOCUMENTS[document]
     letters = "".join(sorted({code[0] for code in CODES}))
-    assert set(re.findall(rf"\b[{letters}]1\d\d\b", text)) <= set(CODES)
+    assert set(re.findall(rf"\b[{letters}]1\d\d\b", text)) <= set(CODES) | RETIRED.get(document, set())
     titles = re.findall(r"^\| \[(\w+)\]\([\w/]*findings\.md#\w+\) \| (.+) \|$", text, flags=re.MULTILINE)
     assert titles == [(code, CODES[code].title) for code, _ in titles]
 

@@ -1,6 +1,6 @@
 """The logged policy as its own target, and recorded probabilities beside fitted models."""
 
-from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
 from caliope._audit import audit
-from caliope._audit._inputs import check_inputs
-from caliope._audit._run import _comparable
+from caliope._audit._choices import comparable_values
 from caliope._ragged import at_actions
 from caliope._results import Table
 from caliope.behaviour import fit_behaviour
@@ -65,11 +64,24 @@ def test_fitted_models_are_not_held_against_recorded_probabilities(log):
         choice("logistic", 7.0, fit="same"),
         choice("logistic", 9.0, weights="shrunk towards current practice"),
     )
-    logged = check_inputs(
-        log, None, gamma=1.0, logged=log["behaviour"], by=None, level=0.95, fit_steps=1000, rng=0, work=None
+    prepared = SimpleNamespace(logged=log["behaviour"], comparison=SimpleNamespace(choice=None))
+    assert comparable_values(Table(rows, ""), prepared) == [0.5, 0.6]
+    prepared.logged = None
+    assert comparable_values(Table(rows, ""), prepared) == [0.5, 0.6, 5.0]
+
+
+def test_models_that_the_log_refutes_are_no_other_choice():
+    names = ["pool", "logistic", "forest", "logistic, k = 25", "pool, temperature", "forest, deep"]
+    rows = [OtherChoice(x, "cross", "capped", "wdr", float(i), 0.0, 50.0) for i, x in enumerate(names)]
+    # The logistic model is 2.1 standard errors behind, the forest 1.9.
+    choice = SimpleNamespace(
+        recommended="pool",
+        ranking=("pool", "forest", "logistic"),
+        behind={"pool": 0.0, "forest": 0.019, "logistic": 0.021},
+        se={"pool": 0.0, "forest": 0.01, "logistic": 0.01},
     )
-    assert _comparable(Table(rows, ""), logged) == [0.5, 0.6]
-    assert _comparable(Table(rows, ""), replace(logged, logged=None)) == [0.5, 0.6, 5.0]
+    prepared = SimpleNamespace(logged=None, comparison=SimpleNamespace(choice=choice))
+    assert comparable_values(Table(tuple(rows), ""), prepared) == [0.0, 2.0, 4.0, 5.0]
 
 
 @pytest.mark.parametrize(("worse", "code"), [(0.0009, "A110"), (0.0011, "A105")])

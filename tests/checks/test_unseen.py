@@ -54,10 +54,17 @@ def test_an_interval_is_never_shortened():
     assert d116(found).numbers["by"] == 0
 
 
-def test_a_difference_falls_with_the_value_of_the_policy():
-    # The policy is worth 1 and the difference is 0.2: the policy falls by 0.509.
+def test_a_difference_falls_by_what_the_weights_add():
+    # The policy is worth 1 and the difference is 0.2. With 300 of 400 effective trajectories the weights have a
+    # standard deviation of (400 / 300 - 1)^(1/2) = 0.577; so many times 0.509.
     found = check_unseen(row(value=0.2, low=0.1), worst=-50.0, given=True, at=1.0)
-    assert found.interval.low == pytest.approx(0.2 + math.log(0.05) / 300 * 51)
+    assert found.interval.low == pytest.approx(0.2 + math.log(0.05) / 300 * 51 * (400 / 300 - 1) ** 0.5)
+    # From twice as many trajectories as effective ones on it counts in full, and not at all where weights are equal.
+    found = check_unseen(row(value=0.2, low=0.1, n=150.0), worst=-50.0, given=True, at=1.0)
+    assert found.interval.low == pytest.approx(0.2 + math.log(0.05) / 150 * 51)
+    found = check_unseen(row(value=0.0, low=0.0, n=399.99999999999994), worst=-50.0, given=False, at=1.0)
+    assert d116(found).level == "note"
+    assert d116(found).numbers["fall"] == 0
 
 
 @pytest.mark.parametrize(("worst", "level"), [(-9.0, "note"), (-9.1, "caution")])
@@ -108,7 +115,8 @@ def test_an_audit_includes_a_worst_return_that_nobody_saw():
     for name in ("headline", "gain", "practice"):
         without, given = getattr(plain, name), getattr(worst, name)
         top = plain.headline.value if name == "gain" else without.value
-        low = without.value + math.log(0.05) / without.effective_n * (top + 20)
+        spread = (without.n / without.effective_n - 1) ** 0.5 if name == "gain" else 1.0
+        low = without.value + math.log(0.05) / without.effective_n * min(1.0, spread) * (top + 20)
         assert given.interval.low == pytest.approx(min(low, without.interval.low))
         assert given.interval.low < without.interval.low
         assert given.interval.high == without.interval.high

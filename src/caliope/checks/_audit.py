@@ -189,11 +189,16 @@ def check_unseen(row: Estimate, *, worst: float, given: bool, at: float | None =
 
     Without it the worst return in the log serves, and the finding is a caution where such an event would move the
     value by more than the lower half of the interval. ``at`` is the value of the policy where the row is a difference.
+    There only what the weights add counts, :math:`E[(w - 1) 1\{\mathrm{event}\}]`, so that the share is multiplied by
+    the standard deviation of the weights, :math:`(n / n_{\mathrm{eff}} - 1)^{1/2}`, where that is below 1.
     """
     n, ends = row.effective_n, row.interval
     if not (n > 0 and np.isfinite([row.value, ends.low]).all()):
         return row
     share = min(1.0, -float(np.log1p(-ends.level)) / n)
+    if at is not None:
+        spread = round(row.n / n - 1, 9)  # equal weights come out a hair from equal
+        share *= min(1.0, float(np.sqrt(max(spread, 0.0))))
     fall = share * max(0.0, (row.value if at is None else at) - worst)
     facts = {"effective_n": n, "share": share, "worst": worst, "fall": fall}
     if given:
