@@ -754,3 +754,25 @@ def test_the_page_on_the_commands_names_options_that_exist():
     assert named <= options
     study = text.split("```toml\n")[1].split("```")[0]
     assert set(tomllib.loads(study)) <= set(SETTINGS)
+
+
+def test_a_policy_is_restricted_only_if_asked_and_then_it_is_another_question(tmp_path):
+    rng = np.random.default_rng(0)
+    severity = rng.integers(0, 10, 3000)
+    dose = np.where(severity == 9, 0, rng.random(3000) < 0.4).astype(int)
+    frame = pl.DataFrame({"patient": np.arange(3000) // 3, "severity": severity, "dose": dose})
+    path = tmp_path / "log.csv"
+    frame.with_columns(alive=pl.lit(1.0), p0=pl.lit(0.5), p1=pl.lit(0.5)).write_csv(path)
+    columns = ["--episode", "patient", "--action", "dose", "--reward", "alive", "--states", "severity"]
+    common = ["evaluate", path, *columns, "--target-columns", "p0,p1", *FAST, "--json"]
+    plain, kept_out = (json.loads(run(*common, *x).stdout) for x in ([], ["--restrict"]))
+    assert [region["rule"] for region in plain["support"]["regions"]] == ["severity = 9"]
+    assert kept_out["support"]["regions"] == []
+    assert "where severity = 9): it was restricted, as asked" in kept_out["settings"]["question"]
+    assert "restricted" not in plain["settings"]["question"]
+
+
+def test_restricting_needs_one_policy_and_fitted_probabilities():
+    for more in ({"propensity": "b", "recommended": "advice"}, {"learn": "module:learner"}):
+        with pytest.raises(ValueError, match="restrict needs a policy and fitted behaviour probabilities"):
+            read_study("log.csv", {"restrict": True, **more}, needs_target=True)

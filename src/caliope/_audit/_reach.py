@@ -18,6 +18,7 @@ from caliope._gather import gather
 from caliope._policies import MixWithPractice
 from caliope._ragged import Float
 from caliope._results import Estimate, Interval, Table
+from caliope._support import Support
 from caliope._trajectories import Trajectories
 from caliope.checks import S101, Finding
 from caliope.checks._audit import grade_capping
@@ -93,6 +94,7 @@ def trace_reach(
     q: Float,
     level: float,
     findings: Sequence[Finding] = (),
+    support: Support | None = None,
     conditions: tuple[str, ...] = (),
     widen: float = 1.0,
     shares: Sequence[float] = SHARES,
@@ -124,6 +126,8 @@ def trace_reach(
         Level of the band.
     findings : sequence of Finding
         What holds at every share: what was found about the log and the behaviour policy.
+    support : Support, optional
+        Regions without choice; a share of the decisions has that share of their mass.
     conditions : tuple of str
         Conditions of trust.
     widen : float
@@ -156,7 +160,8 @@ def trace_reach(
         moved = values[i] - uncapped
         half = arm[i] + abs(moved)
         band = Interval(values[i] - half, values[i] + half, level, "uniform band, multiplier bootstrap")
-        seen = (*examine(_GAIN, e), *grade_capping(moved, float(se[i])), *findings)
+        unsupported = () if support is None else support.scale(share).findings()
+        seen = (*examine(_GAIN, e), *grade_capping(moved, float(se[i])), *unsupported, *findings)
         rows.append(
             Estimate(
                 f"share_{share:g}",

@@ -17,6 +17,7 @@ from caliope._audit._summary import AuditSummary
 from caliope._evidence import Evidence
 from caliope._ragged import Float
 from caliope._results import Estimate, Table, finite
+from caliope._support import Support
 from caliope._trajectories import Trajectories
 from caliope.calibration._compare import Comparison
 from caliope.checks import Finding, Verdict
@@ -51,6 +52,8 @@ class Audit:
         probabilities.
     reach : Reach or None
         The difference with the policy in a growing share of the decisions; None where the target is practice itself.
+    support : Support
+        Regions of the states in which practice leaves no choice; ``support.restrict(target)`` keeps out of them.
     summary : AuditSummary
         Weights over time, overlap, actions, ratios and confounding bounds, for the report.
     evidence : Evidence
@@ -92,6 +95,7 @@ class Audit:
     behaviour_probs: Float = field(repr=False)
     settings: AuditSettings
     stages: tuple[Stage, ...] = ()
+    support: Support = field(default_factory=Support)
 
     @property
     def headline(self) -> Estimate:
@@ -167,6 +171,7 @@ class Audit:
             "Negative control: reweighting decisions must not change what was known before them; "
             f"{self.placebo.describe()}.",
             f"Unmeasured confounding: {self.breakdown.describe(self.data.unit)}.",
+            *self.support.describe(self.data.action_names),
         ]
         if flip is not None:
             lines.append(
@@ -198,6 +203,7 @@ class Audit:
             "breakdown_factor": finite(self.breakdown.factor),
             "benchmark": [row.to_dict() for row in self.benchmark],
             "reach": None if self.reach is None else self.reach.to_dict(),
+            "support": self.support.to_dict(),
             "settings": self.settings.to_dict(),
             "stages": [stage.to_dict() for stage in self.stages],
         }

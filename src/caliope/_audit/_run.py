@@ -30,6 +30,7 @@ from caliope._gather import gather
 from caliope._policies import MixWithPractice, Practice, Relative
 from caliope._ragged import Float
 from caliope._results import Estimate, Table
+from caliope._support import Support, asked_of_practice, find_support
 from caliope._trajectories import Trajectories
 from caliope.checks import L108, Q101, Finding
 from caliope.checks._audit import (
@@ -60,6 +61,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     inputs, data, chosen = prepared.inputs, prepared.data, prepared.chosen
     basis = gather_basis(prepared, asked, begin)
     asked, evidence, capped = basis.asked, basis.evidence, basis.capped
+    support = _find_support(prepared, basis)
     with begin("estimating"):
         rows = estimate_all(evidence, capped, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
         rows, by_folds = _widen_for_folds(rows, prepared, basis)
@@ -82,9 +84,10 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     table = Table(rows, "What the new policy is worth")
     answers = Answers(asked.learnt_on, inputs.ended, inputs.recorded_before)
     with begin("how far the log carries"):
-        reach = _trace(prepared, basis, table[GAIN], answers)
+        reach = _trace(prepared, basis, support, table[GAIN], answers)
     findings = (
         *prepared.findings,
+        *support.findings(),
         *check_late_steps(capped),
         *check_strata(capped, inputs.strata),
         *_check_estimates(table, comparable_values(others, prepared), len(prepared.looked_at) / len(data)),
@@ -102,6 +105,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         breakdown=confounding,
         benchmark=strength,
         reach=reach,
+        support=support,
         summary=summary,
         evidence=capped,
         data=data,
@@ -112,7 +116,18 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     )
 
 
-def _trace(prepared: PreparedAudit, basis: Basis, gain: Estimate, answers: Answers) -> Reach | None:
+def _find_support(prepared: PreparedAudit, basis: Basis) -> Support:
+    """Regions without choice; logged probabilities say themselves what had support."""
+    data, inputs = prepared.data, prepared.inputs
+    asked = asked_of_practice(basis.asked.target, basis.target_probs, data)
+    if inputs.logged is not None or asked is None:
+        return Support()
+    return find_support(data, asked, prepared.chosen.probabilities, rng=inputs.seed)
+
+
+def _trace(
+    prepared: PreparedAudit, basis: Basis, support: Support, gain: Estimate, answers: Answers
+) -> Reach | None:
     """The policy in a growing share of the decisions; practice itself has none."""
     if isinstance(basis.asked.target, Practice):
         return None
@@ -125,6 +140,7 @@ def _trace(prepared: PreparedAudit, basis: Basis, gain: Estimate, answers: Answe
         level=prepared.inputs.level,
         # Neighbours that hang together do so at every share.
         findings=(*prepared.findings, *answers.findings, *(f for f in gain.findings if f.check == L108)),
+        support=support,
         conditions=(*gain.conditions, *answers.conditions),
         # What folds of a learner share widens an interval by a factor of at most the square root of 2.
         widen=1.0 if basis.learnt is None else math.sqrt(2),

@@ -169,6 +169,9 @@ class Study:
     soften: float | None = _setting(
         None, SHARE, TARGET, "Leave this share of the decisions to current practice.", printed=True
     )
+    restrict: bool = _setting(
+        False, FLAG, TARGET, "Keep the policy out of regions in which current practice leaves no choice."
+    )
     learnt_on: str | None = _setting(
         None,
         LEARNT_ON,
@@ -255,8 +258,8 @@ def read_study(source: str | Sequence[str], given: Mapping[str, Any], *, needs_t
     source = studies[0]
     values = _read_file(Path(source))
     if needs_target and any(name in options for name in TARGETS):
-        # Another policy: neither softened like that of the file, nor learnt or trusted like it.
-        own = (*TARGETS, "soften", "learnt_on", "trust_trees")
+        # Another policy: neither softened or restricted like that of the file, nor learnt or trusted like it.
+        own = (*TARGETS, "soften", "restrict", "learnt_on", "trust_trees")
         values = {name: x for name, x in values.items() if name not in own}
     return _make_study(values | options, f"{source} has", needs_target)
 
@@ -356,6 +359,10 @@ def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
     if values.get("recommended") is not None and values.get("recommended") == values.get("action", "action"):
         found.append(
             "recommended names the column of the actions taken: name the column of the policy's own actions"
+        )
+    if values.get("restrict") and ("learn" in values or "propensity" in values):
+        found.append(
+            "restrict needs a policy and fitted behaviour probabilities: leave out restrict, or learn and propensity"
         )
     if "learn" in values and "learnt_on" in values:
         found.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -110,10 +111,10 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         models = behaviour_models(study, target.data)
     _say_inferred(log, display, target.notes)
     display.expect(_AUDIT_STAGES + len(models) + (target.learn is not None))
-    found = audit(
+    ask = partial(
+        audit,
         target.data,
-        target.policy,
-        models,
+        models=models,
         learn=target.learn,
         gamma=study.gamma,
         logged=propensities_of(study, log.data),
@@ -121,7 +122,6 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         level=study.level,
         n_draws=study.draws,
         fit_steps=study.fit_steps,
-        question=target.question,
         learnt_on=learnt_on_of(study, log.data),
         worst=study.worst,
         recorded_before=recorded_before_of(study),
@@ -129,6 +129,10 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         progress=display,
         work=work,
     )
+    found = ask(target.policy, question=target.question)
+    if study.restrict and found.support.regions:
+        restricted = found.support.restrict(target.policy)
+        found = ask(restricted, question=f"{target.question} {found.support.restriction}")
     settings = replace(found.settings, source={**log.settings, **target.notes})
     return replace(found, settings=settings, stages=(*begin.done, *found.stages))
 

@@ -118,7 +118,24 @@ def overlap_section(audit: Audit) -> Section:
         f"{found.rare:.1%} of it falls on actions that current practice takes in fewer than 1 of 100 such cases."
     )
     title = "Overlap: does current practice do what the new policy would?"
-    return Section("overlap", "Overlap", title, (Text(text), _overlap_picture(found)))
+    return Section("overlap", "Overlap", title, (Text(text), _overlap_picture(found), *_regions(audit)))
+
+
+def _regions(audit: Audit) -> tuple[Text | Grid, ...]:
+    """The regions of the states without choice, if there are any."""
+    found, names = audit.support, audit.data.action_names
+    if not found.regions:
+        return ()
+    text = (
+        f"In some states current practice leaves no choice, and the new policy would act otherwise. "
+        f"{found.mass:.2%} of its decisions are of this kind. The log does not show what they achieve."
+    )
+    rows = [
+        {"where": region.rule, "seen": region.seen_text(names), "rows": region.rows}
+        | {"expected otherwise": f"{region.expected:.1f}", "share of the new policy": f"{region.share:.2%}"}
+        for region in found.regions
+    ]
+    return Text(text), grid("Where current practice leaves no choice", rows)
 
 
 def _overlap_picture(found: Overlap) -> Any:
