@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 from caliope._evidence import Evidence
 from caliope._ragged import Float, Int, at_actions, cluster_se
@@ -33,6 +33,7 @@ from caliope.checks import (
 )
 from caliope.checks._counting import MOVED
 from caliope.checks._estimates import TESTABLE, TOO_FEW
+from caliope.uncertainty._dependence import stretch
 from caliope.weights import kish
 
 _REACHED = 0.1  # share of the trajectories that get as far as a step for it to matter
@@ -163,19 +164,35 @@ def check_width(gain: Estimate) -> tuple[Finding, ...]:
     return (A108.finding("issue"),)
 
 
-def check_capping(best: Estimate, raw: Estimate) -> tuple[Finding, ...]:
-    """A109: capped weights that move the estimate by more than noise."""
-    se = best.interval.width / (2 * float(special.ndtri((1 + best.interval.level) / 2)))
-    return grade_capping(best.value - raw.value, se)
+def include_capping(row: Estimate, raw: float) -> Estimate:
+    r"""A109: widen an interval by what capping the weights moved, from the value ``raw`` without a cap.
+
+    The shift :math:`b` stands for the bias of the cap. With standard error s the interval of a normal estimate with a
+    bias of up to :math:`b` has the half-width :math:`s\, c(b / s)`, where :math:`c(t)` is the quantile of
+    :math:`|N(t, 1)|` (Armstrong & Kolesar 2018).
+    """
+    level = row.interval.level
+    z = float(special.ndtri((1 + level) / 2))
+    se = row.interval.width / (2 * z)
+    found = grade_capping(row.value - raw, se)
+    if not found or not se > 0:
+        return replace(row, findings=(*row.findings, *found))
+    factor = float(stats.foldnorm.ppf(level, abs(row.value - raw) / se)) / z
+    told = tuple(
+        replace(f, variants=(*f.variants, "factor"), facts={**f.facts, "factor": factor}) for f in found
+    )
+    wide = stretch(row.interval, row.value, factor)
+    return replace(row, interval=wide, findings=(*row.findings, *told))
 
 
 def grade_capping(moved: float, se: float) -> tuple[Finding, ...]:
-    """A109 from the shift of an estimate by capping, and its standard error."""
+    """A109 from the shift of an estimate by capping, which its interval includes, and its standard error."""
     if not abs(moved) > MOVED[0] * se:
         return ()
     clear, grave = (abs(moved) > limit * se for limit in MOVED[1:])
     level: Level = "issue" if grave else "caution" if clear else "note"
-    return (A109.finding(level, moved=moved, se=se, errors=abs(moved) / se if se > 0 else np.inf),)
+    errors = abs(moved) / se if se > 0 else np.inf
+    return (A109.finding(level, "included", moved=moved, se=se, errors=errors),)
 
 
 def check_unseen(row: Estimate, *, worst: float, given: bool, at: float | None = None) -> Estimate:

@@ -2,7 +2,8 @@
 
 The mean weight, the share that a cap removed, and the shift of the estimate by the cap go together. One mild reading of
 the three is a note: such intervals cover. Two of them, or one clear reading, are a caution. One finding alone carries
-it, with what the others saw in its text.
+it, with what the others saw in its text. A shift that the interval includes is no reading, and explains what the cap
+removed.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from caliope.checks import A102, A109, D102, Finding, Level
 
 # Share of the weight removed by a transform: a mild reading, a clear one.
 REMOVED = (0.02, 0.1)
-# Standard errors by which capping moves the estimate: a mild reading, a clear one, an issue (half of those miss).
-MOVED = (0.15, 0.5, 3.0)
+# Standard errors by which capping moves the estimate: included in the interval, a caution, an issue (half then miss).
+MOVED = (0.15, 2.0, 3.0)
 # The same where other choices disagree too (A102).
 _MOVED_AMONG_CHOICES = 2.0
 
@@ -42,7 +43,11 @@ def count_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     >>> [finding.level for finding in count_once([moved, off])]
     ['caution', 'note']
     """
-    readings = [finding for finding in findings if _is_reading(finding)]
+    included = any(_is_included(finding) for finding in findings)
+    readings = [finding for finding in findings if _is_reading(finding, included=included)]
+    if included:
+        # What the cap removed is in the interval.
+        findings = [f.at("note") if removed_weight(f) and f.level == "caution" else f for f in findings]
     if not readings:
         return tuple(findings)
     carrier = next((f for check in (A109, D102) for f in readings if f.check == check), readings[0])
@@ -64,8 +69,15 @@ def removed_weight(note: Finding) -> float:
     return 0.0 if note.check in (D102, A109) else note.numbers.get("removed", 0.0)
 
 
-def _is_reading(finding: Finding) -> bool:
-    return finding.check in (D102, A109) or removed_weight(finding) > REMOVED[0]
+def _is_included(finding: Finding) -> bool:
+    """Whether an interval includes what the cap moved."""
+    return finding.check == A109 and finding.level == "note" and "included" in finding.variants
+
+
+def _is_reading(finding: Finding, *, included: bool) -> bool:
+    if finding.check in (D102, A109):
+        return not _is_included(finding)
+    return not included and removed_weight(finding) > REMOVED[0]
 
 
 def _is_quieted(finding: Finding, readings: Sequence[Finding]) -> bool:
