@@ -25,7 +25,7 @@ LAYERS = [
     ["_cache", "io", "_policies", "_past"],
     ["checks._past", "checks._copies", "checks._regions"],
     ["checks._log"],
-    ["_simple_policies", "_support"],
+    ["_simple_policies", "_named_policies", "_support"],
     ["_evidence", "_action_values"],
     ["_gather", "_traits"],
     ["_formulas"],

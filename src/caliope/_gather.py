@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from caliope._action_values import ActionValues, OnLog, TargetChunk, Values, action_values, value_notes
 from caliope._evidence import Evidence
+from caliope._named_policies import as_coded
 from caliope._policies import (
     MixWithPractice,
     Policy,
@@ -219,10 +220,10 @@ def _is_policy(x: object) -> bool:
 
 
 def _all_probabilities(name: str, policy: Any, data: Trajectories) -> Probabilities:
+    policy = as_coded(policy, data, name=name)
     if isinstance(policy, OnLog):
         return _all_probabilities(name, policy.on(data), data)
     if _is_policy(policy):
-        _check_features(name, policy, data)
         return lambda rows: action_probabilities(
             policy, data.states[rows], data.n_actions, first_row=rows.start
         )
@@ -239,16 +240,6 @@ def _all_probabilities(name: str, policy: Any, data: Trajectories) -> Probabilit
         )
     checked = check_probabilities(table, name)
     return lambda rows: checked[rows]
-
-
-def _check_features(name: str, policy: Any, data: Trajectories) -> None:
-    fitted = getattr(policy, "feature_names_in_", None)
-    unnamed = data.feature_names == tuple(f"x{j}" for j in range(len(data.feature_names)))
-    if fitted is not None and not unnamed and tuple(map(str, fitted)) != data.feature_names:
-        raise ValueError(
-            f"{name} was fitted on the features {list(fitted)}, and the log has {list(data.feature_names)}: fit it on "
-            "data.states, or read the log with the features in that order."
-        )
 
 
 def _logged_probabilities(name: str, column: Any, data: Trajectories) -> Probabilities:

@@ -43,7 +43,7 @@ class Policy(Protocol):
         """Probabilities of shape (len(X), len(classes_))."""
 
 
-def action_probabilities(policy: Policy, states: ArrayLike, n_actions: int, *, first_row: int = 0) -> Float:
+def action_probabilities(policy: Policy, states: Any, n_actions: int, *, first_row: int = 0) -> Float:
     """Ask a policy for the probability of every action in every state.
 
     The one place that maps ``classes_`` to columns. An action that the policy was never fitted on gets
@@ -53,7 +53,7 @@ def action_probabilities(policy: Policy, states: ArrayLike, n_actions: int, *, f
     ----------
     policy : Policy
         Object with ``predict_proba`` and ``classes_``.
-    states : (N, d)
+    states : (N, d), or a frame
         States, one row per decision.
     n_actions : int
         Number of actions A of the log.
@@ -78,7 +78,7 @@ def action_probabilities(policy: Policy, states: ArrayLike, n_actions: int, *, f
             f"got {type(policy).__name__}. Has it been fitted?"
         )
     classes = _as_classes(policy, n_actions)
-    states = np.asarray(states)
+    states = states if hasattr(states, "columns") else np.asarray(states)
     proba = np.asarray(policy.predict_proba(states))
     if proba.shape != (len(states), len(classes)):
         raise ValueError(

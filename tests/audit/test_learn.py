@@ -324,7 +324,10 @@ def test_a_learner_on_the_command_line(table):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--learn", "learners_of_a_test:nothing"], "learn must be a function from a log to a policy"),
+        (
+            ["--learn", "learners_of_a_test:nothing", "--states", "severity"],
+            "learn must be a function from a log to a policy",
+        ),
         (["--learn", "learners_of_a_test:imitate", "--learnt-on", "no"], "learn answers learnt_on"),
         (["--learn", "learners_of_a_test:imitate", "--recommended", "severity"], "are given: give one of"),
     ],

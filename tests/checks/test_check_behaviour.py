@@ -115,7 +115,7 @@ def test_cross_fitted_probabilities_follow_the_trajectories_into_selections_and_
     assert "B102" in codes(cal.gather(data, TARGET, mixed))
 
 
-def test_a_model_fitted_on_features_in_another_order_is_refused():
+def test_a_model_fitted_on_features_in_another_order_gets_them_by_name():
     import pandas as pd
 
     frame = pd.DataFrame({"sofa": [1.0, 2.0, 3.0, 4.0], "lactate": [0.0, 1.0, 0.0, 1.0]})
@@ -123,5 +123,9 @@ def test_a_model_fitted_on_features_in_another_order_is_refused():
         frame.to_numpy(), [0, 1, 0, 1], np.zeros(4), np.arange(5), feature_names=["sofa", "lactate"]
     )
     model = LogisticRegression().fit(frame[["lactate", "sofa"]], [0, 1, 0, 1])
-    with pytest.raises(ValueError, match="was fitted on the features"):
-        cal.gather(data, np.full((4, 2), 0.5), model)
+    found = cal.gather(data, np.full((4, 2), 0.5), model)
+    right = model.predict_proba(frame[["lactate", "sofa"]])[np.arange(4), data.actions]
+    assert found.rho == pytest.approx(0.5 / right)
+    other = LogisticRegression().fit(frame.rename(columns={"sofa": "age"}), [0, 1, 0, 1])
+    with pytest.raises(ValueError, match=r"was fitted on the features .*'age' is not there"):
+        cal.gather(data, np.full((4, 2), 0.5), other)

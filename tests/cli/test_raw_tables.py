@@ -6,7 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from sklearn.linear_model import LogisticRegression
 
+import caliope as cal
 from caliope.cli import main
 from support.raw_tables import hospital, shop
 
@@ -209,3 +211,23 @@ def test_probabilities_rounded_to_two_digits_are_rescaled_and_it_is_said(folder,
     result = run("evaluate", tmp_path / "odd.csv", *common, "--quiet")
     assert result.exit_code == 2
     assert "sum to 1" in result.stderr
+
+
+@pytest.mark.slow
+def test_a_saved_policy_brings_its_encoder(folder, tmp_path):
+    pytest.importorskip("skops")
+    data = cal.read_table(
+        folder / "shop.csv",
+        episode=None,
+        action="offer",
+        reward="bought",
+        states=["device", "country", "basket"],
+    )
+    model = LogisticRegression(max_iter=500).fit(data.states, data.actions)
+    cal.behaviour.save_model(model, tmp_path / "policy.skops", encoder=data.encoder)
+    fewer = pl.read_csv(folder / "shop.csv", separator=";").filter(pl.col("country") != "CH")
+    fewer.write_csv(tmp_path / "later.csv")
+    given = [*SHOP, "--model", tmp_path / "policy.skops", *FAST, "--quiet", "--json"]
+    found = json.loads(run("evaluate", tmp_path / "later.csv", *given).stdout)
+    assert found["settings"]["states"] == "device, country, basket"
+    assert found["gain"]["value"] == pytest.approx(0, abs=0.05)

@@ -5,6 +5,9 @@ from ._calibrators import (
     Temperature as Temperature,
     VectorScaling as VectorScaling,
 )
+from ._encoded import (
+    EncodedPolicy as EncodedPolicy,
+)
 from ._ensembles import (
     LogitNeighbours as LogitNeighbours,
     PooledPolicy as PooledPolicy,

@@ -11,6 +11,7 @@ from zipfile import ZipFile, is_zipfile
 
 from caliope._simple_policies import TabularPolicy, UniformPolicy
 from caliope.behaviour._calibrators import Chain, Isotonic, Shrinkage, Steps, Temperature, VectorScaling
+from caliope.behaviour._encoded import EncodedPolicy
 from caliope.behaviour._ensembles import (
     BoostingPolicy,
     LogitNeighbours,
@@ -24,6 +25,7 @@ from caliope.behaviour._neighbours import NeighbourPolicy
 from caliope.behaviour._networks import NetworkPolicy
 from caliope.behaviour._recalibration import Recalibrated
 from caliope.behaviour._search import Exact, InvertedLists, RandomProjections
+from caliope.io._encoder import ActionColumn, Encoder, StateColumn
 
 _POLICIES = (
     BoostingPolicy,
@@ -41,8 +43,9 @@ _POLICIES = (
 )
 _CALIBRATORS = (Chain, Isotonic, Shrinkage, Steps, Temperature, VectorScaling)
 _SEARCHES = (Exact, InvertedLists, RandomProjections)
+_TABLES = (ActionColumn, EncodedPolicy, Encoder, StateColumn)
 TRUSTED = (
-    *(f"{each.__module__}.{each.__qualname__}" for each in (*_POLICIES, *_CALIBRATORS, *_SEARCHES)),
+    *(f"{each.__module__}.{each.__qualname__}" for each in (*_POLICIES, *_CALIBRATORS, *_SEARCHES, *_TABLES)),
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.calibration._TemperatureScaling",
@@ -63,7 +66,7 @@ class UntrustedModelError(ValueError):
     """A file, or a model to be saved, contains a type that is not on the list of trusted types."""
 
 
-def save_model(model: Any, path: str | Path) -> None:
+def save_model(model: Any, path: str | Path, *, encoder: Encoder | None = None) -> None:
     """Save a fitted model to a file for :func:`load_model`.
 
     A model that could not be loaded again is refused now. Save the model itself, such as ``fitted.model``: the result
@@ -76,6 +79,9 @@ def save_model(model: Any, path: str | Path) -> None:
         A model of this package or of scikit-learn.
     path : str or Path
         The file to write.
+    encoder : Encoder, optional
+        ``data.encoder`` of the log that the model was fitted on. What is loaded then predicts on rows of the table
+        itself, words and gaps included (:class:`~caliope.behaviour.EncodedPolicy`).
 
     Raises
     ------
@@ -95,6 +101,8 @@ def save_model(model: Any, path: str | Path) -> None:
     True
     """
     skops = _skops()
+    if encoder is not None:
+        model = EncodedPolicy(model, encoder)
     try:
         content = skops.dumps(model)
     except (TypeError, AttributeError) as error:

@@ -12,6 +12,7 @@ import numpy as np
 
 from caliope._trajectories import Trajectories
 from caliope._validation import ActionCountError
+from caliope.behaviour._saving import load_model
 from caliope.calibration._scores import severity_strata
 from caliope.cli._config import Study, show_settings
 from caliope.cli._guess import Guess, Known, guess_states, sample_size
@@ -37,6 +38,9 @@ class ReadLog:
 
 def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
     """Read the table of a study with the columns that it names, and infer the others."""
+    encoder = getattr(target_model(study), "encoder", None)
+    if encoder is not None and not study.states:
+        study = replace(study, states=tuple(column.name for column in encoder.columns))
     named, guess = _infer_columns(study, quiet=quiet)
     actions = _action_columns(named)
     try:
@@ -54,6 +58,7 @@ def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
             levels=named.levels,
             cuts=None if named.cuts is None else parse_cuts(named.cuts, actions),
             calendar=named.calendar,
+            encoder=encoder,
         ).replace(unit=named.unit)
     except ActionCountError as error:
         if named.n_actions is not None or not named.target_columns:
@@ -81,6 +86,11 @@ def ended_column(study: Study) -> str | None:
 def learnt_column(study: Study) -> str | None:
     """The column that marks what the target policy was learnt on; None without one."""
     return None if study.learnt_on in (None, NO) else study.learnt_on
+
+
+def target_model(study: Study) -> Any:
+    """The saved model of a study, loaded; None without one."""
+    return None if study.model is None else load_model(study.model, trees=study.trust_trees)
 
 
 def _episode_column(study: Study) -> str | None:
@@ -180,7 +190,10 @@ def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
 
 def _kept_columns(study: Study) -> tuple[str, ...]:
     stratum = None if study.by is None else study.by.partition(":")[0]
+    seen = tuple(map(str, getattr(target_model(study), "feature_names_in_", ())))
+    there = column_types(study.log) if seen else {}
     names = (study.propensity, stratum, learnt_column(study), *study.target_columns)
+    names += tuple(name for name in seen if name in there)  # what a policy of named columns looks at
     names = (*recommended_columns(study, _action_columns(study)), *names)
     return tuple(dict.fromkeys(name for name in names if name is not None))
 

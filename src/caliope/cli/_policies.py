@@ -23,8 +23,7 @@ from caliope._validation import as_action_codes, refuse_beyond, refuse_sparse
 from caliope.behaviour._frequencies import TabularFrequencies
 from caliope.behaviour._gaps import fill_unseen
 from caliope.behaviour._models import POOL, boosting, candidate_models, default_models
-from caliope.behaviour._saving import load_model
-from caliope.cli._columns import numbers_of, place_of, recommended_columns
+from caliope.cli._columns import numbers_of, place_of, recommended_columns, target_model
 from caliope.cli._config import MOST_ACTIONS, Study
 
 # -- behaviour models --
@@ -128,7 +127,7 @@ def _named_policy(study: Study, data: Trajectories) -> tuple[Any, Trajectories, 
         wide = with_actions(data, int(codes.max()) + 1)
         return np.eye(wide.n_actions)[codes], wide, f"the recommendations in {study.recommended!r}"
     if study.model is not None:
-        model = load_model(study.model, trees=study.trust_trees)
+        model = target_model(study)
         return model, with_actions(data, _largest_class(model)), f"the model in {Path(study.model).name}"
     name = str(study.policy)
     policy = find_policy(name)

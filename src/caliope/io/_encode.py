@@ -8,12 +8,13 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import polars as pl
 
 from caliope._ragged import Float
 from caliope._validation import as_actions
 from caliope.io._columns import Roles, Types
 from caliope.io._contents import Column, Filled
-from caliope.io._encoder import ActionColumn, StateColumn, combine
+from caliope.io._encoder import ActionColumn, Encoder, StateColumn, combine
 from caliope.io._learn import (
     learn_category,
     learn_doses,
@@ -43,13 +44,69 @@ def encode_states(
         columns.append(column)
     if len(numbers) == len(columns) and not any(column.gaps for column in columns):
         return filled.states, tuple(columns)
-    out = np.empty((plan.n_steps, sum(len(column.features) for column in columns)), dtype=filled.states.dtype)
+    return _features(columns, values, plan, filled.states.dtype), tuple(columns)
+
+
+def _features(columns: Sequence[StateColumn], values: Mapping[str, Any], plan: Plan, dtype: Any) -> Float:
+    out = np.empty((plan.n_steps, sum(len(column.features) for column in columns)), dtype=dtype)
     first, start = np.repeat(plan.offsets[:-1], np.diff(plan.offsets)), 0
     for column in columns:
         width = len(column.features)
         column.write(out[:, start : start + width], values[column.name], first)
         start += width
-    return out, tuple(columns)
+    return out
+
+
+def encode_by(encoder: Encoder, filled: Filled, roles: Roles, plan: Plan) -> tuple[Float, Float]:
+    """Features, (N, d), and codes of actions, (N,), by an encoder that was learnt on another log."""
+    for part, ours, theirs in (
+        ("states", roles.states, encoder.columns),
+        ("action", roles.actions, encoder.actions),
+    ):
+        names = tuple(each.name for each in theirs)
+        if ours != names:
+            raise ValueError(f"{part} must be the columns of the encoder, {list(names)}, got {list(ours)}.")
+    numbers = [name for name in roles.states if name not in filled.words]
+    values: dict[str, Any] = dict(zip(numbers, filled.states.T, strict=True))
+    for column in encoder.columns:
+        if bool(column.levels) != (column.name in filled.words):
+            kind = "words" if column.levels else "numbers"
+            raise TypeError(
+                f"column {column.name!r} must hold {kind}, as in the log that the encoder was learnt on."
+            )
+        if column.levels:
+            words = filled.words[column.name]
+            values[column.name] = np.append(column.places(pl.Series(words.words, dtype=pl.String)), -1)[
+                words.codes
+            ]
+        column.refuse_new_gaps(values[column.name])
+    codes = [_codes_by(column, filled, plan) for column in encoder.actions]
+    return _features(encoder.columns, values, plan, filled.states.dtype), combine(codes, encoder.actions)
+
+
+def _codes_by(column: ActionColumn, filled: Filled, plan: Plan) -> Float:
+    words = filled.words.get(column.name)
+    if words is None:
+        values = filled.numbers[column.name]
+        code = (
+            column.codes(nw.from_native(pl.Series(column.name, values), series_only=True))
+            if column.cuts
+            else values
+        )
+    else:
+        known = column.codes(nw.from_native(pl.Series(column.name, words.words), series_only=True))
+        code = np.append(known, np.nan)[words.codes]
+    _refuse_missing(column, code, plan)
+    return code
+
+
+def _refuse_missing(column: ActionColumn, code: Float, plan: Plan) -> None:
+    missing = np.flatnonzero(np.isnan(code))
+    if column.names and len(missing):
+        raise ValueError(
+            f"column {column.name!r}: {len(missing)} of {len(code)} rows hold no action (first: "
+            f"{plan.where(int(missing[0]))}). An action is never filled in: correct or drop the rows."
+        )
 
 
 def _declared(types: Sequence[Any]) -> bool:
@@ -84,12 +141,7 @@ def encode_actions(
                 ActionColumn(name, tuple(map(str, range(count))), rule="coded as it stands"),
                 whole * 1.0,
             )
-        missing = np.flatnonzero(np.isnan(code))
-        if column.names and len(missing):
-            raise ValueError(
-                f"column {name!r}: {len(missing)} of {len(code)} rows hold no action (first: "
-                f"{plan.where(int(missing[0]))}). An action is never filled in: correct or drop the rows."
-            )
+        _refuse_missing(column, code, plan)
         codes.append(code)
         columns.append(column)
     return combine(codes, columns), tuple(columns)

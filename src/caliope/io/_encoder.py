@@ -98,6 +98,15 @@ class StateColumn:
         for j, shown in enumerate((~known, unseen)[: out.shape[1] - width]):
             out[:, width + j] = shown
 
+    def refuse_new_gaps(self, values: Float | Int) -> None:
+        """Raise for a gap in a column that had none in the log that it was learnt on."""
+        gaps = int((values < 0 if self.levels else np.isnan(values)).sum())
+        if gaps and not self.gaps:
+            raise ValueError(
+                f"column {self.name!r} has {gaps} gaps, and the log had none there: models fitted on it know of no "
+                "gap. Fill them in."
+            )
+
     def places(self, text: pl.Series) -> Int:
         """Places of words among the levels, -1 where there is no value; raise for a word that the log never had."""
         known, n = {level: i for i, level in enumerate(self.levels)}, len(self.levels)
@@ -286,12 +295,7 @@ class Encoder:
         out, start = np.zeros((len(table), len(self.feature_names))), 0
         for column in self.columns:
             values = _values_of(column, table[column.name])[order]
-            known = values >= 0 if column.levels else ~np.isnan(values)
-            if not known.all() and not column.gaps:
-                raise ValueError(
-                    f"column {column.name!r} has {int((~known).sum())} gaps, and the log had none there: models fitted "
-                    "on it know of no gap. Fill them in."
-                )
+            column.refuse_new_gaps(values)
             width = len(column.features)
             column.write(out[:, start : start + width], values, first)
             start += width

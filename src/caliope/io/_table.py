@@ -25,11 +25,13 @@ from caliope.io._columns import (
     state_type,
 )
 from caliope.io._contents import Column, Filled, fill
-from caliope.io._encode import Cutting, encode_actions, encode_states
+from caliope.io._encode import Cutting, encode_actions, encode_by, encode_states
 from caliope.io._encoder import Encoder
 from caliope.io._learn import check_cutting, refuse_dates
 from caliope.io._order import Plan, calendar_of, plan_rows
 from caliope.io._source import open_source
+
+_GIVEN = "as given; levels, cut points and counts of gaps are those of the log that it was learnt on"
 
 
 def _count_names(names: Sequence[str], n_actions: int | None, columns: Sequence[str]) -> int:
@@ -89,6 +91,7 @@ def read_table(
     cuts: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
     calendar: str | None = None,
     cluster: str | None = None,
+    encoder: Encoder | None = None,
 ) -> Trajectories:
     """Read a table with one row per decision.
 
@@ -149,6 +152,9 @@ def read_table(
     cluster : str, optional
         Column with the cluster of the trajectory, numbers or text, such as a site, or the person behind several
         visits. It must be the same in all rows of a trajectory. Folds and resamples keep clusters together.
+    encoder : Encoder, optional
+        ``data.encoder`` of an earlier log, or ``policy.encoder`` of a saved policy: levels, gaps and doses then mean
+        what they meant there. Words that it does not know are refused.
 
     Returns
     -------
@@ -190,10 +196,14 @@ def read_table(
     del keys
     filled = fill(batches, plan, roles, worded=_worded(roles, types), dtype=state_type(roles, types))
     columns = {name: Column(name, values, plan) for name, values in filled.numbers.items()}
-    codes, named = encode_actions(filled, roles, plan, types, cutting)
     rewards, reward_note = _rewards(columns[reward])
-    features, made = encode_states(filled, roles, plan, types)
     notes = {"file": "; ".join(table.notes), f"reward {reward!r}": reward_note}
+    if encoder is None:
+        codes, named = encode_actions(filled, roles, plan, types, cutting)
+        features, made = encode_states(filled, roles, plan, types)
+    else:
+        features, codes = encode_by(encoder, filled, roles, plan)
+        made, named, notes["encoder"] = encoder.columns, encoder.actions, _GIVEN
     encoder = Encoder(made, named, episode, tuple((name, text) for name, text in notes.items() if text))
     if encoder.action_names is not None:
         n_actions = _count_names(encoder.action_names, n_actions, actions)
