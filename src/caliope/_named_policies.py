@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from caliope._policies import action_probabilities
+from caliope._policies import MixWithPractice, action_probabilities
 from caliope._ragged import Float, Int
 from caliope._trajectories import Trajectories
 
@@ -74,6 +74,8 @@ def as_coded(policy: Any, data: Trajectories, *, name: str = "target") -> Any:
 
     Raise where it was fitted on columns that the log does not have, or on words that are no actions of the log.
     """
+    if isinstance(policy, MixWithPractice):
+        return replace(policy, policy=as_coded(policy.policy, data, name=name))
     if (
         isinstance(policy, NamedPolicy)
         or not hasattr(policy, "predict_proba")

@@ -16,6 +16,7 @@ from caliope._audit._learn import answer_by_folds, check_learner
 from caliope._cache import Cache
 from caliope._clusters import clusters_of_steps
 from caliope._gather import target_probabilities
+from caliope._named_policies import as_coded
 from caliope._policies import MixWithPractice, Relative, TiltOfPractice
 from caliope._ragged import Float, read_only
 from caliope._trajectories import Trajectories
@@ -127,6 +128,7 @@ def check_question(
             f"give a target policy or learn, one of the two; got {'none' if learn is None else 'both'}."
         )
     if learn is None:
+        target = as_coded(target, inputs.data)
         check_target(inputs.data, target, logged=inputs.logged is not None)
         answer = answer_learnt_on(inputs.data, learnt_on, target)
     else:
