@@ -78,7 +78,7 @@ def test_a_cluster_column_on_the_command_line_and_in_a_study_file(log, tmp_path)
         }
     )
     frame.write_parquet(tmp_path / "log.parquet")
-    common = ["--target-columns", "p0..p2", "--models", "frequencies", "--draws", "40", "--quiet", "--json"]
+    common = ["--target-columns", "p0..p2", "--models", "frequencies", "--draws", "40", "--json"]
     given = run("evaluate", tmp_path / "log.parquet", "--cluster", "site", "--ignore", "hour", *common)
     found = json.loads(given.stdout)
     assert 10 < found["headline"]["effective_clusters"] <= 24
@@ -92,7 +92,16 @@ def test_a_cluster_column_on_the_command_line_and_in_a_study_file(log, tmp_path)
         ("hour", "must be constant within a trajectory"),
         ("sight", "not a column of the table"),
     ):
-        refused = run("evaluate", tmp_path / "log.parquet", "--cluster", column, *common)
+        refused = run(
+            "evaluate",
+            tmp_path / "log.parquet",
+            "--cluster",
+            column,
+            *common,
+            "--states",
+            "severity",
+            "--quiet",
+        )
         assert refused.exit_code == 2
         assert said in refused.stderr
         assert len(refused.stderr.strip().splitlines()) == 1

@@ -78,7 +78,8 @@ def benchmark_columns(data: Trajectories, target: Any) -> tuple[ColumnStrength, 
     if not weighted.any():
         return ()
     found = []
-    for name, change in zip(data.feature_names, _changes(x, model.coef_), strict=True):
+    groups = _groups(data)
+    for name, change in zip(groups, _changes(x, model.coef_, list(groups.values())), strict=True):
         probs = _all_actions(model, _two_sided(logits + change), data.n_actions)
         apart = np.abs(full[weighted] - _log_weights(data, target, probs)[weighted])
         found.append(ColumnStrength(name, float(np.exp(np.quantile(apart, _QUANTILE)))))
@@ -102,10 +103,33 @@ def _fit(x: Float, data: Trajectories) -> LogisticRegression:
         return LogisticRegression(max_iter=_ROUNDS).fit(x, data.actions)
 
 
-def _changes(x: Float, weights: Float) -> Iterator[Float]:
+def _groups(data: Trajectories) -> dict[str, list[int]]:
+    """The features of each recorded column: several where a category or a gap made more than one of it."""
+    encoder = data.encoder
+    if encoder is None or encoder.feature_names != data.feature_names:
+        return {name: [j] for j, name in enumerate(data.feature_names)}
+    ends = np.cumsum([len(column.features) for column in encoder.columns]).tolist()
+    starts = [0, *ends[:-1]]
+    return {
+        column.name: list(range(a, b)) for column, a, b in zip(encoder.columns, starts, ends, strict=True)
+    }
+
+
+def _changes(x: Float, weights: Float, groups: Sequence[list[int]]) -> Iterator[Float]:
     """What the logits change by when each column is replaced by its prediction from the others, (N,) or (N, A)."""
-    for residual, weight in zip(_residuals(x).T, weights.T, strict=True):
-        yield -residual * weight[0] if len(weight) == 1 else -np.outer(residual, weight)
+    alone = _residuals(x)
+    for group in groups:
+        residual = alone[:, group] if len(group) == 1 else _residual_of(x, group)
+        change = -residual @ weights[:, group].T
+        yield change[:, 0] if len(weights) == 1 else change
+
+
+def _residual_of(x: Float, group: list[int]) -> Float:
+    """What the other columns do not predict of a group of them together, by least squares, (N, k)."""
+    others = np.delete(x, group, axis=1)
+    return x[:, group] - others @ np.linalg.pinv(others.T @ others, rcond=_SINGULAR) @ (
+        others.T @ x[:, group]
+    )
 
 
 def _residuals(x: Float) -> Float:

@@ -27,6 +27,7 @@ from caliope._estimate import estimate
 from caliope._evidence import Evidence
 from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
 from caliope._gather import gather
+from caliope._named_policies import NamedPolicy
 from caliope._policies import MixWithPractice, Practice, Relative
 from caliope._ragged import Float
 from caliope._results import Estimate, Table
@@ -245,7 +246,8 @@ def _describe(asked: Question) -> str:
     if asked.learn is not None:
         return f"learnt across {FOLDS} folds by {name_of_learner(asked.learn)}"
     policy = hasattr(asked.target, "predict_proba") or isinstance(asked.target, Relative)
-    return type(asked.target).__name__ if policy else "probabilities, as an array"
+    target = asked.target.policy if isinstance(asked.target, NamedPolicy) else asked.target
+    return type(target).__name__ if policy else "probabilities, as an array"
 
 
 def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answers) -> AuditSettings:
