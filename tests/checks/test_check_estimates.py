@@ -137,7 +137,14 @@ def test_the_test_of_the_length_law_keeps_its_level():
 
 def test_a_mean_weight_that_is_clearly_not_one_is_reported_inside_the_limits_too():
     rng = np.random.default_rng(0)
-    assert codes(cal.wis, weighted(rng.uniform(1.0, 1.3, size=2000)))["D102"] == "caution"  # 1.15, z of 77
+    e = weighted(rng.uniform(1.0, 1.3, size=2000))  # 1.15, z of 77
+    assert codes(cal.ois, e)["D102"] == "caution"
+    assert codes(cal.wis, replace(e, behaviour_known=True))["D102"] == "caution"
+    # With a fitted policy and equal lengths that is nearly a common factor, which normalising removes.
+    assert codes(cal.wis, e)["D102"] == "note"
+    assert codes(cal.wis, weighted(rng.uniform(1.2, 1.34, size=2000)))["D102"] == "caution"  # 1.27
+    ragged = cal.Evidence(np.zeros(3000), np.log(np.full(3000, 1.07)), np.cumsum([0, *[1, 2] * 1000]))
+    assert codes(cal.wis, ragged)["D102"] == "caution"  # 1.11: long trajectories count too much
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,7 @@ def test_a_mean_weight_is_off_from_two_standard_errors_and_clearly_from_four_whe
 ):
     # Half of the weights 0.1, half 1.7: mean 0.9, deviation 0.8, so 0.1 / (0.8 / sqrt(n)) is 1.77, 2.17, 3.95 and 4.15.
     e = weighted(np.tile([0.1, 1.7], n // 2))
-    assert codes(cal.wis, e).get("D102") == fitted
+    assert codes(cal.ois, e).get("D102") == fitted
     assert codes(cal.wis, replace(e, behaviour_known=True)).get("D102") == known
 
 

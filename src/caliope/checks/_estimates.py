@@ -104,6 +104,10 @@ def _check_mean_weight(traits: Traits, e: Evidence) -> Finding | None:
     # Two standard errors, although one log in twenty is so by chance: with known probabilities and little overlap the
     # intervals of such logs were seen to miss more often than those of others.
     clear = abs(off) > max(OFF[0 if e.behaviour_known else 1] * error, 0.05)
+    if not e.behaviour_known and traits.normalised and e.layout.equal:
+        # A fitted policy is noisy, and the mean of 1 / p above 1 / p. At equal lengths that is nearly a common factor,
+        # which normalising removes; what follows the state is found by the negative control.
+        clear &= not MEAN_WEIGHT[0] - 1 <= off <= MEAN_WEIGHT[1] - 1
     mild = abs(off) > max(OFF[0] * error, 0.05) or not MEAN_WEIGHT[0] - 1 <= off <= MEAN_WEIGHT[1] - 1
     extreme = not 0.5 <= mean <= 2
     if not mild and not extreme:

@@ -25,6 +25,7 @@ from caliope.report._blocks import (
     as_sentence,
     grid,
     name_rows,
+    panel,
     picture,
     row_panel,
 )
@@ -241,8 +242,8 @@ def reach_section(audit: Audit) -> Section:
         "decisions, and current practice in the others. The band holds for all shares together. In short: "
         f"{found}."
     )
-    figure, axes = plots.panels(1, 1, width=6.0)
-    plots.reach(found.shares, tuple(found.table), axes[0][0])
+    figure, axis = panel(height=2.6)
+    plots.reach(found.shares, tuple(found.table), axis)
     rows = [{"share": share} | _record(row) for share, row in zip(found.shares, found.table, strict=True)]
     data = grid("Difference from current practice, by share of the decisions", rows)
     caption = (
