@@ -232,8 +232,8 @@ def table(tmp_path_factory):
     return path
 
 
-def run(table, *arguments):
-    fixed = ["--models", "logistic", "--draws", "20", "--quiet", "--target-columns", "p0..p2"]
+def run(table, *arguments, quiet=("--quiet",)):
+    fixed = ["--models", "logistic", "--draws", "20", *quiet, "--target-columns", "p0..p2"]
     return CliRunner().invoke(main, ["evaluate", str(table), *fixed, *arguments])
 
 
@@ -249,10 +249,11 @@ def test_answers_on_the_command_line(table):
     assert said["settings"]["trajectories ended"] == "all 300"
     assert not {"Q102", "Q103", "Q104"} & {f["code"] for f in said["headline"]["findings"]}
     # The columns of the answers are no states.
-    result = run(table, "--ignore", "odd", "--json", "--learnt-on", "training", "--ended", "over")
+    answers = ["--learnt-on", "training", "--ended", "over"]
+    result = run(table, "--ignore", "odd", "--json", *answers, quiet=())
     assert result.exit_code == 3
     found = json.loads(result.stdout)
-    assert found["settings"]["states"] == "all 1 numeric columns not used otherwise: severity"
+    assert found["settings"]["states"] == "all 1 columns not used otherwise: severity"
     about = {f["code"]: f for f in found["headline"]["findings"]}
     assert about["Q105"]["numbers"]["overlap"] == 30
     assert about["Q104"]["level"] == "caution"

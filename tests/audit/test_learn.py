@@ -306,7 +306,7 @@ def table(tmp_path, monkeypatch):
 
 
 def run(table, *arguments):
-    fixed = ["--models", "logistic", "--draws", "20", "--quiet", "--json"]
+    fixed = ["--states", "severity", "--models", "logistic", "--draws", "20", "--quiet", "--json"]
     return CliRunner().invoke(main, ["evaluate", str(table), *fixed, *arguments])
 
 
@@ -325,7 +325,7 @@ def test_a_learner_on_the_command_line(table):
     ("arguments", "message"),
     [
         (
-            ["--learn", "learners_of_a_test:nothing", "--states", "severity"],
+            ["--learn", "learners_of_a_test:nothing"],
             "learn must be a function from a log to a policy",
         ),
         (["--learn", "learners_of_a_test:imitate", "--learnt-on", "no"], "learn answers learnt_on"),

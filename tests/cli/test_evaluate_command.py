@@ -219,7 +219,7 @@ def test_finished_stages_are_kept_and_taken_up_again(log, tmp_path):
     )
     assert plain["estimates"] == first["estimates"] == again["estimates"]
     kept = sorted(file.name.partition(".")[0] for file in (tmp_path / "work").iterdir())
-    assert kept == ["behaviour-frequencies", "comparison", "other-models", "second-model", "values"]
+    assert kept == ["behaviour-frequencies", "challenger", "comparison", "other-models", "values"]
 
 
 def test_where_the_report_goes_is_tried_before_the_log_is_read(log, tmp_path):
