@@ -24,9 +24,9 @@ _BOXES = 3  # in one search
 # What practice may do at least, to be called a choice: a part of what the policy asks for, and of what is expected.
 _RATIO, _MARGIN = 5.0, 2.5
 _FOUND = 2.5  # occurrences that a rectangle must lack at the least, where it is searched
-_LEVEL = 0.005  # of the test on other trajectories
+_LEVEL = 0.002  # of the test on other trajectories
 _BACK = 2.0  # occurrences that are expected between the edge of a rectangle and the nearest one seen
-_LEAKS = 0.25  # of the occurrences at the least, that may be seen in those: edges are never quite right
+_LEAKS = 0.2  # of the occurrences at the least, that may be seen in those: edges are never quite right
 
 
 class Box(NamedTuple):
