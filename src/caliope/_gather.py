@@ -118,7 +118,7 @@ def gather(
         behaviour_known=known,
         terminated=None if data.terminated.all() else data.terminated,
         notes=notes,
-        features=data.feature_names,
+        features=data.recorded,
         relative=isinstance(target, Relative),
         cluster=data.cluster,
     )

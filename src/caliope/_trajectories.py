@@ -238,6 +238,12 @@ class Trajectories:
         return "trajectories" if self.layout.cluster is None else "clusters"
 
     @property
+    def recorded(self) -> tuple[str, ...]:
+        """Names of the columns that the features were made of."""
+        known = self.encoder is not None and self.encoder.feature_names == self.feature_names
+        return tuple(column.name for column in self.encoder.columns) if known else self.feature_names
+
+    @property
     def lengths(self) -> Int:
         """Number of steps of each trajectory, (n,)."""
         return self.layout.lengths

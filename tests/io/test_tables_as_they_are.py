@@ -338,6 +338,10 @@ def test_an_audit_says_how_its_log_was_read():
     settings = found.settings.to_dict()
     assert "gaps filled" in settings["state 'basket'"]
     assert settings["action 'offer'"].startswith("coded in sorted order")
+    assert data.recorded == tuple(SHOP["states"])
+    assert "missing from: device, country, basket, returning, newsletter" in " ".join(
+        found.headline.conditions
+    )
 
 
 def test_excel_needs_its_extra_or_is_read(tmp_path):
