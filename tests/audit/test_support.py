@@ -102,8 +102,9 @@ def test_a_smooth_practice_leaves_a_choice(seed):
     assert support_of(log(seed=seed, hole=False)) == Support()
 
 
-def test_a_model_that_has_learnt_the_hole_does_not_hide_it():
-    data = log(seed=3)
+def test_a_model_that_has_learnt_the_hole_does_not_hide_it_in_a_larger_log():
+    # With 1,000 trajectories it is found in 40% of such logs, with 2,000 in 95%.
+    data = log(4000, seed=3)
     expected = np.column_stack([1 - practice(data.states, hole=True), practice(data.states, hole=True)])
     found = find_support(data, np.full((data.n_steps, 2), 0.5), np.clip(expected, 0.001, 0.999), rng=0)
     assert found.mass > 0.01
