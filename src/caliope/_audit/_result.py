@@ -160,7 +160,7 @@ class Audit:
     def range_text(self) -> str:
         """The range of the returns in the log, in words: where there is no interval, it is what the log shows."""
         low, high = self.evidence.returns.min(), self.evidence.returns.max()
-        return f"The returns in the log run from {low:.4g} to {high:.4g}. That is all it shows of the new policy."
+        return f"The returns in the log run from {low:.4g} to {high:.4g}. The log gives no narrower range for the new policy."
 
     def _background(self) -> list[str]:
         """How current practice was modelled, the negative control, and what would overturn the result."""
