@@ -36,17 +36,23 @@ def as_clusters(labels: Any, n: int, ids: NDArray[Any]) -> NDArray[Any] | None:
 def clusters_of_steps(values: Any, offsets: Int, ids: NDArray[Any], *, name: str) -> NDArray[Any]:
     """Return the label of each trajectory, (n,), from one per step, (N,); refuse a trajectory in two clusters."""
     given = _as_labels(values)
+    if (missing := _missing(given)).any():
+        row = int(missing.argmax())
+        i = int(np.searchsorted(offsets, row, side="right")) - 1
+        raise ValueError(
+            f"column {name!r} must hold a cluster in every row; {int(missing.sum())} of {len(given)} have none (first: "
+            f"trajectory {ids[i]}, step {row - offsets[i]}). Give each of them a label of its own, if it belongs to no "
+            "other."
+        )
     first = np.repeat(offsets[:-1], np.diff(offsets))
     same = np.array([x == y for x, y in zip(given.tolist(), given[first].tolist(), strict=True)], dtype=bool)
-    # A missing label differs from itself, and is reported as missing.
-    same |= _missing(given) & (first == np.arange(len(given)))
     if not same.all():
         row = int(same.argmin())
         i = int(np.searchsorted(offsets, row, side="right")) - 1
         parted = len(np.unique(np.searchsorted(offsets, np.flatnonzero(~same), side="right")))
         raise ValueError(
             f"column {name!r} must be constant within a trajectory to be its cluster; in {parted} of {len(ids)} it "
-            f"changes (first: {given[offsets[i]]!r} and {given[row]!r} in trajectory {ids[i]}, step "
+            f"changes (first: {given.tolist()[offsets[i]]!r} and {given.tolist()[row]!r} in trajectory {ids[i]}, step "
             f"{row - offsets[i]}). Name a column that stays the same, or correct it."
         )
     return given[offsets[:-1]]

@@ -34,6 +34,15 @@ def nothing_worse(worst: float) -> str:
     return f"no outcome worse than a return of {worst:.4g} can happen"
 
 
+def independent(units: str) -> str:
+    """The condition on what is resampled, as a clause after "if".
+
+    >>> independent("visits")
+    'visits are independent of each other'
+    """
+    return f"{units} are independent of each other"
+
+
 def _shorten(name: str) -> str:
     text = " ".join(name.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

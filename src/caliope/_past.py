@@ -15,7 +15,7 @@ from caliope._trajectories import Trajectories
 WAVES = 6  # cosines of the order: half a period to three periods over the log
 SLOW = 2  # so many of them are also multiplied by the features
 FEATURES = 50  # of the state, for that
-_PAIRS = 100  # of a previous action and a feature
+_PAIRS = 100  # of a previous action and a feature, or of two previous actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,31 @@ class Past:
     def action_before_that(self) -> Float:
         """An indicator per action, two steps back, (N, A)."""
         return self._before(self.previous_action)
+
+    @cached_property
+    def action_three_back(self) -> Float:
+        """An indicator per action, three steps back, (N, A)."""
+        return self._before(self.action_before_that)
+
+    @cached_property
+    def action_pairs(self) -> Float:
+        """Indicators of the last action together with the one before it, and with the one before that, (N, 2 A A).
+
+        Without columns where there are more than 10 actions.
+        """
+        n, a = self.data.n_steps, self.data.n_actions
+        if a * a > _PAIRS:
+            return np.zeros((n, 0))
+        earlier = (self.action_before_that, self.action_three_back)
+        return np.concatenate(
+            [(self.previous_action[:, :, None] * x[:, None, :]).reshape(n, -1) for x in earlier], axis=1
+        )
+
+    @cached_property
+    def previous_pairs(self) -> Float:
+        """The previous features after each action, feature by feature, 0 elsewhere, (N, A * paired)."""
+        x = self.previous_state[:, : self.paired]
+        return (x[:, :, None] * self.previous_action[:, None, :]).reshape(len(x), -1)
 
     @cached_property
     def counts(self) -> Float:

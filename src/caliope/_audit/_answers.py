@@ -123,6 +123,12 @@ def _learnt_mask(data: Trajectories, given: NDArray[Any]) -> Bool:
         return given
     if given.ndim != 1 or not given.size:
         raise ValueError(f"{_learnt_on_needs(data)}; got an array of shape {given.shape}.")
+    if given.dtype.kind == "f" and np.isnan(given).any():
+        raise ValueError(f"{_learnt_on_needs(data)}; got ids that are missing.")
+    if given.dtype.kind in "iuf" and len(given) == len(data) > 2 and np.isin(given, (0, 1)).all():
+        raise ValueError(
+            f"{_learnt_on_needs(data)}; got {len(data)} numbers 0 and 1, which look like a mask: give True and False."
+        )
     kinds = [_kind_of_ids(ids) for ids in (given, data.ids)]
     if kinds[0] != kinds[1]:
         raise TypeError(

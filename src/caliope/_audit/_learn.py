@@ -134,7 +134,18 @@ def learn_across_folds(
             f"{sorted(map(str, shares))}: fix the share."
         )
     plain = tuple(policy.policy if isinstance(policy, MixWithPractice) else policy for policy in policies)
+    _refuse_fixed(plain)
     return LearntPolicy(data, fold, plain, shares.pop())
+
+
+def _refuse_fixed(policies: tuple[Any, ...]) -> None:
+    """Raise if every fold returned one and the same policy: it was learnt elsewhere, perhaps on the whole log."""
+    if all(policy is policies[0] for policy in policies):
+        raise ValueError(
+            f"learn returned the same {type(policies[0]).__name__} for every fold: it does not learn from the log that "
+            "it is given. Fit a new policy in it, or give the policy as target and say with learnt_on what it was "
+            "learnt on."
+        )
 
 
 def _learn(function: Learner, part: Trajectories, j: int) -> Any:
@@ -162,7 +173,8 @@ def probabilities_of(policy: Any, part: Trajectories) -> Float:
 
 def answer_by_folds(data: Trajectories) -> Answer:
     """What the policy was learnt on, by construction: never on the trajectories that evaluate it."""
-    return Answer(f"no: learnt across {FOLDS} folds, each time on the other {data.units}")
+    text = f"no: learnt across {FOLDS} folds, each time on the other {data.units}"
+    return Answer(text, "the learner used nothing but the trajectories that it was given")
 
 
 def fold_factor(estimator: Estimator, own: Evidence, other: Evidence) -> float:

@@ -29,7 +29,7 @@ PRACTICE = "monte_carlo"  # current practice
 LOGGED = "logged probabilities"  # as a behaviour policy, among settings and other choices
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """What a new policy is worth, whether to believe it, and why; made by :func:`~caliope.audit`.
 
@@ -86,13 +86,13 @@ class Audit:
     others: Table[OtherChoice]
     influence: Influence
     breakdown: Breakdown
-    benchmark: tuple[ColumnStrength, ...] = field(repr=False)
-    reach: Reach | None = field(repr=False)
-    summary: AuditSummary = field(repr=False)
-    evidence: Evidence = field(repr=False)
-    data: Trajectories = field(repr=False)
-    target_probs: Float = field(repr=False)
-    behaviour_probs: Float = field(repr=False)
+    benchmark: tuple[ColumnStrength, ...]
+    reach: Reach | None
+    summary: AuditSummary
+    evidence: Evidence
+    data: Trajectories
+    target_probs: Float
+    behaviour_probs: Float
     settings: AuditSettings
     stages: tuple[Stage, ...] = ()
     support: Support = field(default_factory=Support)
@@ -122,6 +122,9 @@ class Audit:
         """Everything found about the headline, the gravest first."""
         return Table((self.headline,)).findings
 
+    def __repr__(self) -> str:
+        return f"Audit(verdict={self.verdict!r}, value={self.headline.text!r}, difference={self.gain.text!r})"
+
     def __str__(self) -> str:
         return "\n".join(
             [
@@ -139,7 +142,7 @@ class Audit:
     def _summary(self) -> list[str]:
         """The verdict and the three numbers that matter."""
         best, gain = self.headline, self.gain
-        other = "" if gain.verdict == best.verdict or gain.withheld else f" ({gain.verdict})"
+        other = "" if gain.verdict == best.verdict or gain.withheld else f" ({gain.verdict_text})"
         level = f"{100 * self.settings.level:g}% confidence interval in brackets"
         question = [f"Question: {self.settings.question}"] if self.settings.question else []
         return [
@@ -160,7 +163,8 @@ class Audit:
     def range_text(self) -> str:
         """The range of the returns in the log, in words: where there is no interval, it is what the log shows."""
         low, high = self.evidence.returns.min(), self.evidence.returns.max()
-        return f"The returns in the log run from {low:.4g} to {high:.4g}. The log gives no narrower range for the new policy."
+        returns = f"The returns in the log run from {low:.4g} to {high:.4g}."
+        return f"{returns} The log gives no narrower range for the new policy."
 
     def _background(self) -> list[str]:
         """How current practice was modelled, the negative control, and what would overturn the result."""

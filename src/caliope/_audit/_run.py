@@ -22,7 +22,7 @@ from caliope._audit._reach import Reach, trace_reach
 from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit
 from caliope._audit._settings import AuditSettings, Stages
 from caliope._audit._summary import summarise
-from caliope._conditions import nothing_worse
+from caliope._conditions import independent, nothing_worse
 from caliope._estimate import estimate
 from caliope._evidence import Evidence
 from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
@@ -132,7 +132,7 @@ def _trace(
     """The policy in a growing share of the decisions; practice itself has none."""
     if isinstance(basis.asked.target, Practice):
         return None
-    return trace_reach(
+    found = trace_reach(
         prepared.data,
         basis.target_probs,
         prepared.behaviour,
@@ -142,11 +142,18 @@ def _trace(
         # Neighbours that hang together do so at every share.
         findings=(*prepared.findings, *answers.findings, *(f for f in gain.findings if f.check == L108)),
         support=support,
-        conditions=(*gain.conditions, *answers.conditions),
+        conditions=(*gain.conditions, *answers.conditions, _independence(prepared.data)),
         # What folds of a learner share widens an interval by a factor of at most the square root of 2.
         widen=1.0 if basis.learnt is None else math.sqrt(2),
         rng=random_stream(prepared.inputs.seed, 7),
     )
+    if basis.asked.worst is None:
+        return found
+    practice = float(basis.evidence.returns.mean())
+    rows = [
+        check_unseen(row, worst=basis.asked.worst, given=True, at=row.value + practice) for row in found.table
+    ]
+    return replace(found, table=replace(found.table, rows=tuple(rows)))
 
 
 def _widen_for_folds(
@@ -231,9 +238,18 @@ def _check_question(asked: Question) -> tuple[Finding, ...]:
     return (Q101.finding("note", share=share, soften=1 - share),)
 
 
+def _independence(data: Trajectories) -> str:
+    """The condition that no log shows where what hangs together is not named, as a clause after "if"."""
+    return independent(data.units if data.layout.cluster is None else "clusters")
+
+
 def _attach(row: Estimate, findings: Sequence[Finding], answers: Answers, data: Trajectories) -> Estimate:
     """A row with what was found and asserted; the plain mean of practice uses neither weights nor values."""
-    conditions = (*row.conditions, *answers.conditions) if row.conditions else ()
+    if row.conditions:
+        conditions = (*row.conditions, *answers.conditions, _independence(data))
+    else:
+        # The mean of practice uses no weights, but the returns as they were logged.
+        conditions = (*([answers.ended.clause] if answers.ended.clause else []), _independence(data))
     if row.name == PRACTICE:
         findings = [finding for finding in findings if "log" in finding.concerns]
     told = tuple(name_facts(finding, data) for finding in count_once((*row.findings, *findings)))

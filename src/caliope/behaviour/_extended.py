@@ -94,6 +94,10 @@ def _past_columns(data: Trajectories) -> Float:
             past.shares,
             past.counts,
             past.pairs,
+            past.previous_state**2,
+            past.previous_pairs,
+            past.action_three_back,
+            past.action_pairs,
         ],
         axis=1,
     )
@@ -126,6 +130,10 @@ def _past_names(data: Trajectories) -> list[str]:
         *features,
         *actions,
         *pairs,
+        *(f"previous {name}, squared" for name in data.feature_names),
+        *(f"previous {name} with action {a}" for name in paired for a in range(data.n_actions)),
+        *(f"three back {a}" for a in range(data.n_actions)),
+        *(f"pair {i} of earlier actions" for i in range(Past(data).action_pairs.shape[1])),
     ]
 
 

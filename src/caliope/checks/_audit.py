@@ -38,6 +38,7 @@ from caliope.weights import kish
 
 _REACHED = 0.1  # share of the trajectories that get as far as a step for it to matter
 _LARGE = 0.1  # share of the trajectories in a stratum for it to matter
+_ROUNDING = 1e-12  # a shift that is no more than that
 _FEW = 0.01  # share of the trajectories that may not decide the sign
 _LESS_LIKELY = (
     0.001  # nats per decision by which logged probabilities must be worse than held-out predictions
@@ -187,7 +188,7 @@ def include_capping(row: Estimate, raw: float) -> Estimate:
 
 def grade_capping(moved: float, se: float) -> tuple[Finding, ...]:
     """A109 from the shift of an estimate by capping, which its interval includes, and its standard error."""
-    if not abs(moved) > MOVED[0] * se:
+    if not abs(moved) > MOVED[0] * se or abs(moved) < _ROUNDING:
         return ()
     clear, grave = (abs(moved) > limit * se for limit in MOVED[1:])
     level: Level = "issue" if grave else "caution" if clear else "note"

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from caliope._past import FEATURES, SLOW, WAVES, Order, Past, in_file_order
-from caliope._ragged import Float
+from caliope._ragged import Bool, Float
 from caliope._trajectories import Trajectories
 from caliope.checks import B107, B108, Check, Finding
 
@@ -22,6 +22,7 @@ _STEPS = 20_000  # looked at, of whole trajectories spread over the log
 _LEVEL = 1e-3  # of all tests of one finding together
 _SMALL = 0.01  # mean of error times standardised function, below which nothing is said
 _NEW = 0.01  # share of a function's variance that the present must leave unexplained
+_CYCLES = 100  # trajectories from which cycles are looked for
 _CELLS = 40  # pairs of an action and a function that are tested by trajectory
 
 
@@ -81,17 +82,70 @@ def check_past(data: Trajectories, proba: Float, *, sees_more: bool = False) -> 
     Those of a model that sees more than the present are no function of the present: nothing is residualised on them.
     """
     which = data.subsample(_STEPS)
+    whole = len(which) == len(data)
     proba, data = proba[data.layout.rows_of(which)], data.part(which)
     present = _present(data, proba[:, :0] if sees_more else proba)
     functions, where = order_functions(data)
     order = find_strongest(data, proba, present, functions)
-    changes = _report(B108, order, where)
+    changes = _report(B108, order, where) or _report_cycle(data, proba, whole=whole)
     if changes:
         # Where practice changes over the log, what happened before tells when it was.
         present = np.concatenate([present, functions], axis=1)
     functions, where = past_functions(data)
     past = find_strongest(data, proba, present, functions)
     return PastTests(past, order, (*_report(B107, past, where), *changes))
+
+
+def _report_cycle(data: Trajectories, proba: Float, *, whole: bool) -> tuple[Finding, ...]:
+    """B108 for practice that changes in a cycle along the order of the log, such as by the day of the week."""
+    found = find_cycle(data, proba)
+    if found is None:
+        return ()
+    action, period, power, tests = found
+    size = float(np.sqrt(2 * power * (proba[:, action] * (1 - proba[:, action])).mean() / data.n_steps))
+    if tests * np.exp(-power) > _LEVEL or size < _SMALL:
+        return ()
+    place = "file" if in_file_order(data.calendar) else "calendar"
+    # In a sample of a long log the period is that of the sample.
+    cycle = f"a cycle of {period:.3g} {data.units}" if whole else "a cycle"
+    where = f"in {cycle} of the {place}"
+    facts = {"action": action, "often": "more", "where": where, "z": float(np.sqrt(2 * power))}
+    return (B108.finding("issue", **facts, effect=size, tests=tests),)
+
+
+def find_cycle(data: Trajectories, proba: Float) -> tuple[int, float, float, int] | None:
+    r"""Find the frequency that the errors of a model follow most along the order of the log.
+
+    With :math:`u_j` the sum of the errors of an action over trajectory j in that order, the periodogram
+    :math:`|\sum_j u_j e^{-2 \pi i k j / n}|^2 / \sum_j u_j^2` is about exponential with mean 1 at each frequency
+    k / n, if the trajectories are independent. Slow changes are tested by cosines; clusters hang together anyway.
+
+    Parameters
+    ----------
+    data : Trajectories
+        The log.
+    proba : array of shape (N, A)
+        Probabilities of all actions.
+
+    Returns
+    -------
+    action, period, power, tests : tuple or None
+        Where the periodogram is largest, how large it is, and how many frequencies and actions there were.
+    """
+    n = len(data)
+    if n < _CYCLES or data.layout.cluster is not None:
+        return None
+    error = np.eye(proba.shape[1])[data.actions] - proba
+    sums = np.stack([data.layout.sum_steps(column) for column in error.T], axis=1)
+    sums = sums[np.argsort(data.calendar, kind="stable")]
+    total = (sums**2).sum(axis=0)
+    # Never less than the model implies: an action that was never taken has small errors alone.
+    total = np.maximum(total, (proba * (1 - proba)).sum(axis=0))
+    seen = np.flatnonzero(total > 0)
+    power = np.abs(np.fft.rfft(sums[:, seen], axis=0)) ** 2 / total[seen]
+    first = WAVES // 2 + 1
+    k, a = np.unravel_index(np.argmax(power[first:]), power[first:].shape)
+    return int(seen[a]), n / (first + int(k)), float(power[first + k, a]), power[first:].size
 
 
 def _report(check: Check, found: Strongest | None, where: Sequence[str]) -> tuple[Finding, ...]:
@@ -158,32 +212,62 @@ def past_functions(data: Trajectories) -> tuple[Float, list[str]]:
     names = data.feature_names[:FEATURES]
     first = len(names)
     states = [past.previous_state, past.first_state, past.mean_state]
+    far = _squares(past.previous_state[:, :first], some)
     means = np.repeat(data.states[:, : past.paired].mean(axis=0, dtype=np.float64), data.n_actions)
     columns = [
         past.previous_action,
         past.action_before_that,
         past.pairs - means * np.tile(past.previous_action, past.paired),
+        past.previous_pairs - means * np.tile(past.previous_action, past.paired),
+        past.action_three_back,
+        past.action_pairs,
         past.shares,
         *(x[:, :first] for x in states),
+        far,
         np.stack([past.previous_reward, past.sum_of_rewards, past.unchanged], axis=1),
     ]
     where = [
         *(f"after action {a}" for a in actions),
         *(f"two steps after action {a}" for a in actions),
         *(f"where {name} is high after action {a}" for name in names[: past.paired] for a in actions),
+        *(
+            f"where the previous {name} was high, with action {a}"
+            for name in names[: past.paired]
+            for a in actions
+        ),
+        *(f"three steps after action {a}" for a in actions),
+        *_name_pairs(actions, past.action_pairs.shape[1]),
         *(f"where action {a} was usual before" for a in actions),
         *(f"where the previous {name} was high" for name in names),
         *(f"where the first {name} was high" for name in names),
         *(f"where the mean of {name} so far was high" for name in names),
+        *(f"where the previous {name} was far from its mean" for name in names),
         "where the previous reward was high",
         "where the rewards so far were high",
         "long after the action last changed",
     ]
     functions = np.concatenate(columns, axis=1)
     centre = functions[some].mean(axis=0) if some.any() else 0.0
-    indicators = (2 + past.paired) * len(actions)
+    indicators = (3 + 2 * past.paired) * len(actions) + past.action_pairs.shape[1]
     functions[:, indicators:] = np.where(some[:, None], functions - centre, 0.0)[:, indicators:]
     return functions, where
+
+
+def _squares(x: Float, some: Bool) -> Float:
+    """Squared distances from the mean, where there was something before."""
+    if not some.any():
+        return np.zeros_like(x)
+    centre, spread = x[some].mean(axis=0), x[some].std(axis=0)
+    scaled = np.where(spread > 0, (x - centre) / np.where(spread > 0, spread, 1.0), 0.0)
+    return np.where(some[:, None], scaled**2, 0.0)
+
+
+def _name_pairs(actions: Sequence[str], count: int) -> list[str]:
+    """The pairs of earlier actions in words, where there are any."""
+    steps = ("two", "three") if count else ()
+    return [
+        f"after action {a}, {back} steps after action {b}" for back in steps for a in actions for b in actions
+    ]
 
 
 def order_functions(data: Trajectories) -> tuple[Float, list[str]]:

@@ -369,7 +369,8 @@ def reach(shares: Sequence[float], rows: Sequence[Estimate], axis: Axes) -> Axes
     for verdict, (colour, marker) in _VERDICTS.items():
         part = [(share, row.value) for share, row in zip(shares, rows, strict=True) if row.verdict == verdict]
         if part:
-            axis.plot(*zip(*part, strict=True), marker, color=colour, markersize=5, label=verdict, zorder=3)
+            label = "trust, if its condition holds" if verdict == "trust" else verdict
+            axis.plot(*zip(*part, strict=True), marker, color=colour, markersize=5, label=label, zorder=3)
     axis.set(
         xlabel="share of the decisions that follow the new policy", ylabel="difference from current practice"
     )

@@ -192,7 +192,7 @@ def _record(row: Estimate) -> dict[str, Any]:
     return {
         "estimator": row.label,
         "value": row.value,
-        "verdict": row.verdict,
+        "verdict": "trust, if its condition holds" if row.verdict == "trust" else row.verdict,
         "low": row.shown.low,
         "high": row.shown.high,
         "effective n": row.effective_n,
