@@ -77,7 +77,7 @@ def as_coded(policy: Any, data: Trajectories, *, name: str = "target") -> Any:
     if isinstance(policy, MixWithPractice):
         return replace(policy, policy=as_coded(policy.policy, data, name=name))
     if (
-        isinstance(policy, NamedPolicy)
+        isinstance(policy, NamedPolicy | type)
         or not hasattr(policy, "predict_proba")
         or not hasattr(policy, "classes_")
     ):

@@ -66,7 +66,7 @@ def test_history_is_added_and_the_value_covers(found):
     assert found.settings.candidates == ("logistic", "logistic, with history")
     seen = codes(found.findings)
     assert "B107" not in seen
-    assert seen["B109"].level == "note"
+    assert seen["B109"].level == "caution"
     assert "With the past as further columns" in seen["B109"].message
     assert abs(seen["B109"].numbers["before"]) > 5 > seen["B109"].numbers["z"]
     truth = simulate(100_000, 7, habit=0.8, policy=target).returns().mean()

@@ -303,8 +303,8 @@ def test_the_cluster_of_a_trajectory_is_read_and_only_kept_if_asked():
             r"column 'ward' must be constant within a trajectory to be its cluster; in 1 of 2 it changes \(first: "
             r"'s' and 't' in trajectory 17, step 2\)",
         ),
-        ([1, 1, 1, 2, None, 2, 2], "in 1 of 2 it changes"),
-        (["n", "n", "n", None, None, None, None], r"1 of 2 have none \(first: trajectory 17\)"),
+        ([1, 1, 1, 2, None, 2, 2], r"1 of 7 have none \(first: trajectory 17, step 1\)"),
+        (["n", "n", "n", None, None, None, None], r"4 of 7 have none \(first: trajectory 17, step 0\)"),
     ],
 )
 def test_a_cluster_that_changes_or_is_missing_is_refused(values, said):

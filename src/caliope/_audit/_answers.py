@@ -197,6 +197,8 @@ def answer_recorded_before(data: Trajectories, given: Any) -> Answer:
         if given != "all":
             raise ValueError(f"recorded_before must be 'all' or a list of state columns, got {given!r}.")
         return Answer("all", "the states were recorded before the decision")
+    if not isinstance(given, Iterable):
+        raise TypeError(f"recorded_before must be 'all' or a list of state columns, got {given!r}.")
     made_of = (
         {} if data.encoder is None else {column.name: column.features for column in data.encoder.columns}
     )

@@ -70,8 +70,9 @@ class Trial:
         first = max(self.tests.findings, key=lambda finding: abs(finding.numbers["z"]))
         facts = {"what": _WORDS[self.name], "seen": first.facts["where"], "before": first.numbers["z"]}
         if self.passed:
+            # A model that was found by search on the log that tests it passes too easily to be trusted for it.
             return B109.finding(
-                "note", "passed", **facts, model=recommended, z=self.results[recommended].largest
+                "caution", "passed", **facts, model=recommended, z=self.results[recommended].largest
             )
         least = min(result.largest for result in self.results.values())
         return B109.finding("note", "failed", **facts, z=least)

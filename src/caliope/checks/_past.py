@@ -142,6 +142,8 @@ def find_cycle(data: Trajectories, proba: Float) -> tuple[int, float, float, int
     # Never less than the model implies: an action that was never taken has small errors alone.
     total = np.maximum(total, (proba * (1 - proba)).sum(axis=0))
     seen = np.flatnonzero(total > 0)
+    if not len(seen):
+        return None
     power = np.abs(np.fft.rfft(sums[:, seen], axis=0)) ** 2 / total[seen]
     first = WAVES // 2 + 1
     k, a = np.unravel_index(np.argmax(power[first:]), power[first:].shape)

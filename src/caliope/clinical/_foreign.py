@@ -263,6 +263,13 @@ def _assemble(frame: pl.DataFrame, chosen: list[str]) -> Trajectories:
         for name in ("died", "sofa", "fluid_level", "vasopressor_level", "training")
         if name in frame.columns
     ]
+    for name in chosen:
+        gaps = int(frame[name].is_null().sum() + frame[name].is_nan().sum())
+        if gaps:
+            raise ValueError(
+                f"{name} has no value in {gaps} of {len(frame)} rows. Fill it in as the rest of the file was, or leave "
+                "it out with states=."
+            )
     return read_table(
         frame, episode=STAY, action="action", reward="reward", states=chosen, keep=kept, n_actions=25
     )
