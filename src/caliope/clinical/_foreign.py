@@ -264,7 +264,7 @@ def _assemble(frame: pl.DataFrame, chosen: list[str]) -> Trajectories:
         if name in frame.columns
     ]
     for name in chosen:
-        gaps = int(frame[name].is_null().sum() + frame[name].is_nan().sum())
+        gaps = int((~np.isfinite(frame[name].to_numpy())).sum())
         if gaps:
             raise ValueError(
                 f"{name} has no value in {gaps} of {len(frame)} rows. Fill it in as the rest of the file was, or leave "
