@@ -98,8 +98,8 @@ def test_a_log_with_one_action_has_no_yardstick():
 def test_a_breakdown_factor_is_held_against_the_columns():
     rows = (ColumnStrength("severity", 1.45), ColumnStrength("age", 1.05))
     assert compare_strength(rows, 1.1) == (
-        "An unmeasured confounder as strong as severity (factor 1.45) would reverse the difference. The breakdown "
-        "factor 1.10 is reached by 1 of 2 recorded columns."
+        "An unmeasured confounder as strong as severity (factor 1.45) would reverse the difference. A factor "
+        "of 1.10 is enough; 1 of 2 recorded columns reach it."
     )
     assert compare_strength(rows, 2.0) == (
         "An unmeasured confounder as strong as severity (factor 1.45) would not reverse the difference."

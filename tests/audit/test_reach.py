@@ -113,7 +113,10 @@ TOO_FEW = D101.finding("issue", "too-few", effective_n=5.0, n=50, limit=100)
 def test_the_largest_share_comes_before_the_first_doubt():
     found = Reach((0.1, 0.2, 0.3, 0.4), rows_of((), (), (FEW,), ()))
     assert (found.largest, found.usable) == (0.2, 0.4)
-    assert str(found) == "up to a share of 0.2 the log supports +0.20 [0.10, 0.30] (trust)"
+    assert str(found) == (
+        "with the new policy in up to 20% of the decisions, the difference from current practice is "
+        "+0.20 [0.10, 0.30] (trust)"
+    )
     found = Reach((0.1, 0.2), rows_of((FEW,), (TOO_FEW,)))
     assert (found.largest, found.usable) == (None, 0.1)
     assert str(found).endswith("(caution)")
@@ -166,3 +169,12 @@ def test_practice_itself_is_not_asked_in_shares():
     models = {"frequencies": cal.behaviour.TabularFrequencies()}
     data, q = ward.simulate(100, rng=0), cal.values.TabularRegressor()
     assert cal.audit(data, cal.practice, models, regressor=q, n_draws=20, rng=0).reach is None
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_mixture_ends_in_the_difference_of_the_audit(known):
+    models, q = {"frequencies": cal.behaviour.TabularFrequencies()}, cal.values.TabularRegressor()
+    data, target = ward.simulate(200, rng=0), cal.mix(cal.practice, EARLIER, 0.5)
+    logged = data["behaviour"] if known else None
+    found = cal.audit(data, target, models, regressor=q, logged=logged, n_draws=20, rng=0)
+    assert found.reach.table[-1].value == pytest.approx(found.gain.value, abs=1e-12)

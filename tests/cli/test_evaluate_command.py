@@ -391,7 +391,6 @@ def test_names_and_ranges_of_names():
         (["--policy", "pprint:pformat"], "returned"),
         (["--policy", "caliope:practice", "--soften", "0.5"], "relative to practice already"),
         ([*TARGET, "--propensity", "severity"], "must lie in (0, 1]"),
-        ([*TARGET, "--propensity", "b", "--soften", "0.5"], "give one of the two"),
         ([*TARGET, "--models", "logistic,logistic"], "models names 'logistic' twice"),
         ([*TARGET, "--ignore", "severity"], "'severity' cannot be both a state and ignored"),
         ([*TARGET, "--ignore", "dose"], "'dose' is the action and cannot be ignored"),

@@ -174,6 +174,6 @@ def compare_strength(rows: Sequence[ColumnStrength], factor: float) -> str:
     best, reached = rows[0], sum(row.factor >= factor for row in rows)
     effect = "would reverse the difference" if reached else "would not reverse the difference"
     text = f"An unmeasured confounder as strong as {best.column} (factor {best.factor:.2f}) {effect}."
-    if reached and len(rows) > 1:
-        text += f" The breakdown factor {factor:.2f} is reached by {reached} of {len(rows)} recorded columns."
+    if reached:
+        text += f" A factor of {factor:.2f} is enough; {reached} of {len(rows)} recorded columns reach it."
     return text

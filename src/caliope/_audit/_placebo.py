@@ -72,7 +72,8 @@ class Placebo:
         ends = f"{100 * self.error.level:g}% interval {self.error.low:.3g} to {self.error.high:.3g}"
         return (
             f"with {self.policy} the mean predicted return should be {self.practice:.4g}, and is estimated at "
-            f"{self.value:.4g} (difference {self.value - self.practice:+.3g}, {ends}; the largest of {self.tests})"
+            f"{self.value:.4g} (difference {self.value - self.practice:+.3g}, {ends}). This is the clearest miss of "
+            f"{self.tests} policies, and {'none' if 0.0 in self.error else 'it'} is beyond chance"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -71,13 +71,23 @@ class Reach:
         return self.table[self.shares.index(share)]
 
     def __str__(self) -> str:
+        return self.describe()
+
+    def describe(self, known: str = "") -> str:
+        """Say it in a sentence without capital and full stop; ``known`` is a condition that need not be repeated."""
         share = self.usable if self.largest is None else self.largest
         if share is None:
             return "not even in a small share of the decisions can the new policy be evaluated on this log"
         row = self.at(share)
         sign = "+" if row.value > 0 else ""
-        how = f"({row.verdict_text})" if self.largest is not None else "(caution)"
-        return f"up to a share of {share:g} the log supports {sign}{row.text} {how}"
+        repeated = bool(known) and row.condition == known
+        how = (
+            "trust, under the condition above" if repeated and self.largest is not None else row.verdict_text
+        )
+        return (
+            f"with the new policy in up to {share:.0%} of the decisions, the difference from current practice is "
+            f"{sign}{row.text} ({how if self.largest is not None else 'caution'})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
@@ -97,6 +107,7 @@ def trace_reach(
     support: Support | None = None,
     conditions: tuple[str, ...] = (),
     widen: float = 1.0,
+    scale: float = 1.0,
     shares: Sequence[float] = SHARES,
     rng: np.random.Generator,
 ) -> Reach:
@@ -132,6 +143,8 @@ def trace_reach(
         Conditions of trust.
     widen : float
         Factor of the width of the band.
+    scale : float
+        Share of the policy in the new policy, where that is itself a mixture with current practice.
     shares : sequence of float
         Shares of the decisions, rising.
     rng : Generator
@@ -148,7 +161,7 @@ def trace_reach(
     """
     found = []
     for share in shares:
-        raw = _gather_share(data, MixWithPractice(target_probs, share), behaviour, base, q)  # type: ignore[arg-type]
+        raw = _gather_share(data, MixWithPractice(target_probs, scale * share), behaviour, base, q)  # type: ignore[arg-type]
         found.append((float(_GAIN(raw)), clip_weights(raw)))
     values = np.array([float(_GAIN(e)) for _, e in found])
     influences = np.array([e.layout.pool(influence(_GAIN, e)) for _, e in found])

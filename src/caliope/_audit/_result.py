@@ -143,7 +143,7 @@ class Audit:
         """The verdict and the three numbers that matter."""
         best, gain = self.headline, self.gain
         other = "" if gain.verdict == best.verdict or gain.withheld else f" ({gain.verdict_text})"
-        level = f"{100 * self.settings.level:g}% confidence interval in brackets"
+        level = f"In brackets: {100 * self.settings.level:g}% confidence intervals"
         question = [f"Question: {self.settings.question}"] if self.settings.question else []
         return [
             f"Verdict: {best.verdict_text}.",
@@ -152,8 +152,15 @@ class Audit:
             f"New policy: {best.text}. Current practice: {self.practice.text}.",
             f"Difference: {gain.text}{other}. ({level})",
             *([self.range_text()] if best.withheld else []),
-            *([f"How far the log carries: {self.reach}."] if self.reach is not None else []),
+            *self._reach_text(),
         ]
+
+    def _reach_text(self) -> list[str]:
+        """How far the log carries; a condition that stands above is not repeated."""
+        if self.reach is None:
+            return []
+        known = self.headline.condition if self.verdict == "trust" else ""
+        return [f"How far the log carries: {self.reach.describe(known)}."]
 
     def strength_text(self) -> str:
         """Whether a confounder as strong as a recorded column would reverse the difference; empty if that may be 0."""

@@ -26,7 +26,7 @@ from caliope._conditions import independent, nothing_worse
 from caliope._estimate import estimate
 from caliope._evidence import Evidence
 from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
-from caliope._gather import gather
+from caliope._gather import gather, target_probabilities
 from caliope._named_policies import NamedPolicy
 from caliope._policies import MixWithPractice, Practice, Relative
 from caliope._ragged import Float
@@ -132,9 +132,11 @@ def _trace(
     """The policy in a growing share of the decisions; practice itself has none."""
     if isinstance(basis.asked.target, Practice):
         return None
+    mixed = isinstance(basis.asked.target, MixWithPractice)
     found = trace_reach(
         prepared.data,
-        basis.target_probs,
+        # What is mixed in, and not the mixture: with logged probabilities its part of practice is known at those alone.
+        target_probabilities(prepared.data, basis.asked.target.policy) if mixed else basis.target_probs,
         prepared.behaviour,
         base=basis.evidence,
         q=basis.q,
@@ -145,6 +147,7 @@ def _trace(
         conditions=(*gain.conditions, *answers.conditions, _independence(prepared.data)),
         # What folds of a learner share widens an interval by a factor of at most the square root of 2.
         widen=1.0 if basis.learnt is None else math.sqrt(2),
+        scale=float(basis.asked.target.share) if mixed else 1.0,
         rng=random_stream(prepared.inputs.seed, 7),
     )
     if basis.asked.worst is None:

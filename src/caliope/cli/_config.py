@@ -368,9 +368,4 @@ def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
         found.append(
             "learn answers learnt_on, since it never sees what it is evaluated on: leave learnt_on out"
         )
-    if "soften" in values and "propensity" in values:
-        found.append(
-            "soften needs the behaviour policy's probabilities of all actions, and propensity holds those of the "
-            "actions taken: give one of the two"
-        )
     return found
