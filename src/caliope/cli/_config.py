@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
@@ -324,7 +325,7 @@ def _repeated_names(lists: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Names that stand twice in a list, or both among the states and among what is to be ignored."""
     found = []
     for name, names in lists.items():
-        twice = [x for x in dict.fromkeys(names) if names.count(x) > 1]
+        twice = [x for x, times in Counter(names).items() if times > 1]
         if twice:
             found.append(f"{name} names {', '.join(map(repr, twice[:5]))} twice")
     both = [x for x in lists.get("states", ()) if x in lists.get("ignore", ())]
