@@ -217,7 +217,7 @@ def _run_demo(patients: int, seed: int, *, quiet: bool, write: Any) -> None:
             cal.mix(cal.practice, icu_sepsis.Bedside(best), _DEMO_SHARE),
             gamma=0.99,
             by=cal.calibration.severity_strata(data["sofa"]),
-            fit_steps=4000,
+            fit_steps=5000,
             learnt_on="no",
             recorded_before="all",
             rng=seed,
