@@ -7,6 +7,7 @@ from collections.abc import Sequence
 # With logged probabilities nothing needs to be recorded but them.
 DRAWN = "the logged probabilities are those with which the actions were drawn"
 CONDITIONAL = "trust, if"  # in a cell; the mark of a condition follows
+UNMARKED = "trust, if its condition holds"  # where there is no room for the condition nor for a mark
 _LISTED = 6  # columns that a condition spells out
 _LONGEST = 40  # letters of one of them
 

@@ -210,7 +210,7 @@ def dm(e: Evidence) -> Any:
     >>> float(dm(e))
     2.0
     """
-    return ratio(e.total(_require_values(e)[e.layout.first]), e.n)
+    return ratio(e.total(require_values(e)[e.layout.first]), e.n)
 
 
 @estimator(label="Doubly robust", uses={"weights", "values"}, by_step=True)
@@ -243,7 +243,7 @@ def dr(e: Evidence) -> Any:
     >>> float(dr(e))
     4.75
     """
-    per_step = e.rho * e.residual + e.rho_before * _require_values(e)
+    per_step = e.rho * e.residual + e.rho_before * require_values(e)
     return ratio(e.total(e.sum_steps(per_step)), e.n)
 
 
@@ -305,10 +305,11 @@ def wdr_terms(e: Evidence) -> tuple[Any, Any]:
     weight = e.weight_by_time()
     before = np.concatenate([np.asarray(e.n)[..., None], weight[..., :-1]], axis=-1)
     correction = ratio(e.total_by_time(e.weight * e.residual), weight)
-    return correction, ratio(e.total_by_time(e.weight_before * _require_values(e)), before)
+    return correction, ratio(e.total_by_time(e.weight_before * require_values(e)), before)
 
 
-def _require_values(e: Evidence) -> Any:
+def require_values(e: Evidence) -> Any:
+    """Return the values of the target policy; raise where there are none."""
     if e.v is None:
         raise ValueError(
             "this estimator needs action values: give gather(..., q=...) or Evidence(..., q=, v=)."

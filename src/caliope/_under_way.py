@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from caliope._evidence import Evidence
-from caliope._formulas import ratio
+from caliope._formulas import ratio, require_values
 from caliope._traits import estimator
 
 FEW_UNDER_WAY = 50  # trajectories: steps that fewer reach share one factor
@@ -143,14 +143,11 @@ def wdr_under_way(e: Evidence) -> Any:
     >>> bool(np.isfinite(wdr_under_way(e)))
     True
     """
-    if e.v is None:
-        raise ValueError(
-            "this estimator needs action values: give gather(..., q=...) or Evidence(..., q=, v=)."
-        )
+    values = require_values(e)
     factor = weight_factors(e)
     total = _total_weight(e, factor)
     before = np.concatenate([np.ones_like(factor[..., :1]), factor[..., :-1]], axis=-1)
     total_before = np.concatenate([np.asarray(e.n)[..., None], total[..., :-1]], axis=-1)
     correction = ratio(factor * e.total_by_time(e.weight * e.residual), total)
-    baseline = ratio(before * e.total_by_time(e.weight_before * e.v), total_before)
+    baseline = ratio(before * e.total_by_time(e.weight_before * values), total_before)
     return (e.discount * (correction + baseline)).sum(axis=-1)

@@ -80,10 +80,7 @@ class Reach:
             return "not even in a small share of the decisions can the new policy be evaluated on this log"
         row = self.at(share)
         sign = "+" if row.value > 0 else ""
-        repeated = bool(known) and row.condition == known
-        how = (
-            "trust, under the condition above" if repeated and self.largest is not None else row.verdict_text
-        )
+        how = "trust, under the condition above" if known and row.condition == known else row.verdict_text
         return (
             f"with the new policy in up to {share:.0%} of the decisions, the difference from current practice is "
             f"{sign}{row.text} ({how if self.largest is not None else 'caution'})"

@@ -97,7 +97,7 @@ def _tell(carrier: Finding, readings: Sequence[Finding], level: Level, *further:
     for other in readings:
         if other.check == D102 and carrier.check != D102:
             told = _add(told, "mean", mean=other.facts["mean"])
-        elif removed_weight(other):
+        elif removed_weight(other) and carrier.check != D102:  # which names it as a cause where it can be one
             told = _add(told, "removed", removed=removed_weight(other))
     for name in further:
         told = _add(told, name)

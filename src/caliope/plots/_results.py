@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from caliope._conditions import UNMARKED
 from caliope._results import Estimate
 from caliope.calibration._reliability import RatioReliability, ReliabilityCurve
 from caliope.calibration._result import CalibrationRow
@@ -369,7 +370,7 @@ def reach(shares: Sequence[float], rows: Sequence[Estimate], axis: Axes) -> Axes
     for verdict, (colour, marker) in _VERDICTS.items():
         part = [(share, row.value) for share, row in zip(shares, rows, strict=True) if row.verdict == verdict]
         if part:
-            label = "trust, if its condition holds" if verdict == "trust" else verdict
+            label = UNMARKED if verdict == "trust" else verdict
             axis.plot(*zip(*part, strict=True), marker, color=colour, markersize=5, label=label, zorder=3)
     axis.set(
         xlabel="share of the decisions that follow the new policy", ylabel="difference from current practice"

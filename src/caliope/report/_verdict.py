@@ -10,6 +10,7 @@ import numpy as np
 
 from caliope import plots
 from caliope._audit._result import Audit
+from caliope._conditions import UNMARKED
 from caliope._results import Estimate, Table, percent
 from caliope.checks._registry import Finding, Level, Verdict
 from caliope.report._blocks import (
@@ -192,7 +193,7 @@ def _record(row: Estimate) -> dict[str, Any]:
     return {
         "estimator": row.label,
         "value": row.value,
-        "verdict": "trust, if its condition holds" if row.verdict == "trust" else row.verdict,
+        "verdict": UNMARKED if row.verdict == "trust" else row.verdict,
         "low": row.shown.low,
         "high": row.shown.high,
         "effective n": row.effective_n,
