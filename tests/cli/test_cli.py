@@ -11,7 +11,8 @@ from caliope.cli import main
 def test_the_demo_audits_a_policy_and_tells_the_truth(tmp_path):
     page = tmp_path / "demo.html"
     result = CliRunner().invoke(main, ["demo", "--patients", "80", "--quiet", "--out", str(page)])
-    assert result.exit_code == 0, result.output
+    distrusted = "Verdict: do not trust" in result.output
+    assert result.exit_code == (3 if distrusted else 0), result.output
     assert "Verdict: " in result.output
     # Exact values of a fifth optimal decisions and of the clinicians, at a discount of 0.99 and a cap of 20 steps.
     assert "8.261; current practice 7.873" in result.output

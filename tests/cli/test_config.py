@@ -11,7 +11,8 @@ from click.testing import CliRunner
 import caliope as cal
 from caliope.behaviour import TabularFrequencies
 from caliope.cli import main
-from caliope.cli._config import SETTINGS, Study, read_study, show_settings
+from caliope.cli._config import SETTINGS, Study, show_settings
+from caliope.cli._study import read_study
 from caliope.domains import ward
 
 NOT_SETTINGS = {"work", "as_json", "quiet"}

@@ -19,7 +19,9 @@ from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
 from caliope.cli import main
-from caliope.cli._config import SETTINGS, read_study, split_names
+from caliope.cli._config import SETTINGS
+from caliope.cli._kinds import split_names
+from caliope.cli._study import read_study
 from caliope.domains import ward
 
 COLUMNS = ["--episode", "patient", "--time", "hour", "--action", "dose", "--reward", "alive"]

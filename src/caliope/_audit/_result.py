@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from caliope._audit._benchmark import ColumnStrength, compare_strength
 from caliope._audit._placebo import Placebo
 from caliope._audit._reach import Reach
+from caliope._audit._requirements import Requirement, check_requirements
 from caliope._audit._settings import AuditSettings, Stage
 from caliope._audit._summary import AuditSummary
 from caliope._evidence import Evidence
@@ -68,6 +69,8 @@ class Audit:
         How the audit was made.
     stages : tuple of Stage
         What each stage took.
+    requirements : tuple of Requirement
+        Conditions of the user's own, from :meth:`require`.
 
     Examples
     --------
@@ -96,6 +99,7 @@ class Audit:
     settings: AuditSettings
     stages: tuple[Stage, ...] = ()
     support: Support = field(default_factory=Support)
+    requirements: tuple[Requirement, ...] = ()
 
     @property
     def headline(self) -> Estimate:
@@ -153,6 +157,7 @@ class Audit:
             f"Difference: {gain.text}{other}. ({level})",
             *([self.range_text()] if best.withheld else []),
             *self._reach_text(),
+            *(f"Required: {each.text}." for each in self.requirements),
         ]
 
     def _reach_text(self) -> list[str]:
@@ -194,6 +199,23 @@ class Audit:
         summary = "".join(f"<p>{escape(line)}</p>" for line in self._summary())
         return summary + self.table._repr_html_()
 
+    def require(self, **limits: float) -> Audit:
+        """Return the same audit with conditions of your own, each checked; they are printed, and in the JSON.
+
+        Parameters
+        ----------
+        **limits : float
+            At least so many ``trajectories``, such an ``effective_n``, lower end of the interval of the ``value`` or of
+            the ``difference``, or ``breakdown`` factor. At most such a ``width`` of the interval of the value, or
+            ``difference_width``. An interval that is withheld meets no condition.
+
+        Returns
+        -------
+        Audit
+            With one requirement per condition.
+        """
+        return replace(self, requirements=check_requirements(self, limits))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
         return {
@@ -215,6 +237,7 @@ class Audit:
             "benchmark": [row.to_dict() for row in self.benchmark],
             "reach": None if self.reach is None else self.reach.to_dict(),
             "support": self.support.to_dict(),
+            "requirements": [each.to_dict() for each in self.requirements],
             "settings": self.settings.to_dict(),
             "stages": [stage.to_dict() for stage in self.stages],
         }

@@ -30,7 +30,7 @@ class OneLineGroup(click.Group):
             return super().invoke(ctx)
 
 
-@click.group(cls=OneLineGroup)
+@click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="caliope")
 def main() -> None:
     """Estimate what a new policy is worth on logged decisions, and whether to trust the number."""

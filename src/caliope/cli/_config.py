@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +14,7 @@ from caliope.cli._kinds import (
     CUTS,
     ENDED,
     EPISODE,
+    FAIL_ON,
     FILE,
     FILES,
     FLAG,
@@ -29,12 +26,11 @@ from caliope.cli._kinds import (
     OBJECT,
     PAGE,
     RECORDED,
+    REQUIRE,
     SHARE,
     STRATA,
     WORD,
     Kind,
-    is_text,
-    split_names,
     whole,
 )
 
@@ -193,6 +189,15 @@ class Study:
     out: str | None = _setting(
         None, PAGE, OUTPUT, "Report to write; its numbers go to a JSON file beside it."
     )
+    fail_on: str = _setting(
+        "issue",
+        FAIL_ON,
+        OUTPUT,
+        "Exit code 3 when the verdict is do not trust (issue), when it is caution or worse, or never.",
+    )
+    require: tuple[tuple[str, float], ...] = _setting(
+        (), REQUIRE, OUTPUT, "Exit code 4 unless met, e.g. effective_n=200,width=0.1,difference=0."
+    )
     draws: int = _setting(1000, whole(20, 1_000_000), OUTPUT, "Number of bootstrap draws.")
     models: tuple[str, ...] = _setting(
         (), NAMES, FIT, "Behaviour models to compare, e.g. logistic,forest.", otherwise="those of the audit"
@@ -211,8 +216,8 @@ class Study:
 
 SETTINGS: Mapping[str, Setting] = {each.name: each.metadata["setting"] for each in fields(Study)}
 TARGETS = ("target_columns", "recommended", "model", "policy", "learn")
-_LISTS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED))
-_PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, FILES, PAGE))
+LISTS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED))
+PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, FILES, PAGE))
 
 
 def add_options(*groups: str) -> Callable[[Any], Any]:
@@ -238,135 +243,3 @@ def show_settings(study: Study) -> dict[str, str]:
     """The settings that say what was read, in words; without those that were not given."""
     values = {name: getattr(study, name) for name, setting in SETTINGS.items() if setting.printed}
     return {name: SETTINGS[name].kind.show(x) for name, x in values.items() if x not in (None, ())}
-
-
-# -- from options and files --
-
-
-def read_study(source: str | Sequence[str], given: Mapping[str, Any], *, needs_target: bool) -> Study:
-    """A study from the arguments, the files of a log or a study file, and the options that were given.
-
-    Options take precedence over the file. All mistakes are reported at once.
-    """
-    options = {name: x for name, x in given.items() if x is not None}
-    files = (source,) if isinstance(source, str) else tuple(source)
-    studies = [file for file in files if file.lower().endswith(".toml")]
-    if not studies:
-        log = files[0] if len(files) == 1 else files
-        return _make_study({"log": log} | options, "the options have", needs_target)
-    if len(files) > 1:
-        raise ValueError(f"{studies[0]} is a study file and names its log itself: give it alone.")
-    source = studies[0]
-    values = _read_file(Path(source))
-    if needs_target and any(name in options for name in TARGETS):
-        # Another policy: neither softened or restricted like that of the file, nor learnt or trusted like it.
-        own = (*TARGETS, "soften", "restrict", "learnt_on", "trust_trees")
-        values = {name: x for name, x in values.items() if name not in own}
-    return _make_study(values | options, f"{source} has", needs_target)
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{path} is no TOML file: {error}. Write lines such as log = 'log.parquet'."
-        ) from None
-    values = {name.replace("-", "_"): x for name, x in found.items()}
-    for name in _PATHS:
-        x = values.get(name)  # paths start from the folder of the file
-        if isinstance(x, str):
-            values[name] = str(path.parent / x)
-        elif isinstance(x, list) and all(isinstance(each, str) for each in x):
-            values[name] = tuple(str(path.parent / each) for each in x)
-    return values
-
-
-def _make_study(values: dict[str, Any], whose: str, needs_target: bool) -> Study:
-    mistakes = [*_unknown_settings(values), *_unfit_values(values), *_contradictions(values, needs_target)]
-    if mistakes:
-        several = f"{len(mistakes)} mistakes" if len(mistakes) > 1 else "a mistake"
-        raise ValueError(f"{whose} {several}: {'; '.join(mistakes)}.")
-    lists = {name: split_names(x) for name, x in values.items() if name in _LISTS}
-    return Study(**(values | lists))
-
-
-# -- mistakes --
-
-
-def _unknown_settings(values: Mapping[str, Any]) -> list[str]:
-    found = []
-    for name in values:
-        if name not in SETTINGS:
-            close = get_close_matches(name, SETTINGS, n=1)
-            found.append(f"{name!r} is no setting" + (f" (did you mean {close[0]!r}?)" if close else ""))
-    return found
-
-
-def _unfit_values(values: Mapping[str, Any]) -> list[str]:
-    found = []
-    for name, x in values.items():
-        if name in SETTINGS:
-            try:
-                SETTINGS[name].kind.check(name, x)
-            except (TypeError, ValueError) as error:
-                found.append(str(error).rstrip("."))
-    return found
-
-
-def _lists_in(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The lists of names that can be read; of the others the mistake is reported elsewhere."""
-    texts = {name: values[name] for name in _LISTS if name in values}
-    parts = {name: (x if isinstance(x, list | tuple) else [x]) for name, x in texts.items()}
-    return {name: split_names(texts[name]) for name, each in parts.items() if all(map(is_text, each))}
-
-
-def _repeated_names(lists: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Names that stand twice in a list, or both among the states and among what is to be ignored."""
-    found = []
-    for name, names in lists.items():
-        twice = [x for x, times in Counter(names).items() if times > 1]
-        if twice:
-            found.append(f"{name} names {', '.join(map(repr, twice[:5]))} twice")
-    both = [x for x in lists.get("states", ()) if x in lists.get("ignore", ())]
-    if both:
-        found.append(f"{', '.join(map(repr, both[:5]))} cannot be both a state and ignored")
-    return found
-
-
-def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
-    lists = _lists_in(values)
-    found = _target_mistakes(values) if needs_target else []
-    if "log" not in values:
-        found.append("log is missing: name the table, e.g. log = 'log.parquet'")
-    found += _repeated_names(lists)
-    if "ended" in values and "terminated" in values and values["ended"] != values["terminated"]:
-        found.append("ended and terminated both say which trajectories ended: give one of the two")
-    if "levels" in values and "cuts" in values:
-        found.append("levels and cuts both say how doses are cut: give one of the two")
-    given, columns = values.get("n_actions"), lists.get("target_columns")
-    if given is not None and columns and given != len(columns):
-        found.append(f"n_actions is {given}, but target_columns names {len(columns)} columns, one per action")
-    if str(values.get("out", ".html")).lower().rsplit(".", 1)[-1] not in ("html", "htm"):
-        found.append(f"out must end in .html, got {values['out']!r}")
-    return found
-
-
-def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
-    targets, found = [name for name in TARGETS if name in values], []
-    if len(targets) != 1:
-        problem = f"both {' and '.join(targets)} are given" if targets else "the target policy is missing"
-        found.append(f"{problem}: give one of --target-columns, --recommended, --model, --policy or --learn")
-    if values.get("recommended") is not None and values.get("recommended") == values.get("action", "action"):
-        found.append(
-            "recommended names the column of the actions taken: name the column of the policy's own actions"
-        )
-    if values.get("restrict") and ("learn" in values or "propensity" in values):
-        found.append(
-            "restrict needs a policy and fitted behaviour probabilities: leave out restrict, or learn and propensity"
-        )
-    if "learn" in values and "learnt_on" in values:
-        found.append(
-            "learn answers learnt_on, since it never sees what it is evaluated on: leave learnt_on out"
-        )
-    return found

@@ -17,7 +17,7 @@ import click
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-DISTRUSTED, BAD_INPUT, INTERRUPTED = 3, 2, 130
+DISTRUSTED, UNMET, BAD_INPUT, INTERRUPTED = 3, 4, 2, 130
 _EXPECTED = (ValueError, TypeError, ImportError, OSError, MemoryError)
 _A_DAY = 86_400.0  # seconds; speed is estimated from all stages, and one stage may take hours
 

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from caliope.cli._config import FIT, LOG, OUTPUT, TARGET, Study, add_options, read_study
+from caliope.cli._config import FIT, LOG, OUTPUT, TARGET, Study, add_options
 from caliope.cli._console import (
     DISTRUSTED,
+    UNMET,
     Display,
     collect_warnings,
     one_line_errors,
     open_report,
     show_progress,
 )
+from caliope.cli._study import read_study
 
 # Import nothing heavy here: --help should answer at once.
 if TYPE_CHECKING:
@@ -34,6 +36,13 @@ _WORK = click.option(
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on the standard output.")
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
+FAIL_ON = click.option(
+    "--fail-on",
+    type=click.Choice(["issue", "caution", "never"]),
+    default="issue",
+    show_default=True,
+    help="Exit code 3 when the verdict is do not trust (issue), when it is caution or worse, or never.",
+)
 _AUDIT_STAGES, _CALIBRATE_STAGES = 13, 3  # beside one per behaviour model
 _WARNINGS = 5  # of libraries that are printed
 
@@ -56,8 +65,8 @@ def evaluate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | No
     LOG is a Parquet, CSV or Excel file with one row per decision (also several files, a folder, a glob, or - for the
     standard input), or a study file in TOML with the same settings as the options below.
 
-    Exit code: 0 if the number may be used, with caution or without; 3 if it should not be believed; 2 if the input is
-    bad, with one line that says what to do.
+    Exit code: 0 if the number may be used, with caution or without; 3 if it should not be believed, see --fail-on; 4
+    if a condition of --require is not met; 2 if the input is bad, with one line that says what to do.
     """
     with one_line_errors(stopped=_stop_text(work)):
         study = _from_stdin(read_study(log, given, needs_target=True))
@@ -73,8 +82,23 @@ def evaluate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | No
             write(found)
         if not as_json:
             click.echo(f"\nReport: {study.out}" if write else "\nAdd --out report.html for the report.")
-    if found.verdict == "do not trust":
-        raise click.exceptions.Exit(DISTRUSTED)
+    exit_code = judge(found, fail_on=study.fail_on, tell=as_json)
+    if exit_code:
+        raise click.exceptions.Exit(exit_code)
+
+
+def judge(found: Audit, *, fail_on: str = "issue", tell: bool = False) -> int:
+    """The exit code of an audit: its verdict, then the conditions of --require; ``tell`` prints those that failed."""
+    if tell:
+        for each in found.requirements:
+            if not each.met:
+                click.echo(f"Required: {each.text}.", err=True)
+    failing = {"issue": ("do not trust",), "caution": ("do not trust", "caution"), "never": ()}[fail_on]
+    if found.verdict in failing:
+        if fail_on == "caution":
+            click.echo(f"The verdict is {found.verdict}, and --fail-on caution was asked for.", err=True)
+        return DISTRUSTED
+    return 0 if all(each.met for each in found.requirements) else UNMET
 
 
 def _stop_text(work: str | None) -> str:
@@ -134,7 +158,8 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         restricted = found.support.restrict(target.policy)
         found = ask(restricted, question=f"{target.question} {found.support.restriction}")
     settings = replace(found.settings, source={**log.settings, **target.notes})
-    return replace(found, settings=settings, stages=(*begin.done, *found.stages))
+    found = replace(found, settings=settings, stages=(*begin.done, *found.stages))
+    return found.require(**dict(study.require))
 
 
 def _say_inferred(log: ReadLog, display: Display, more: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
@@ -134,6 +134,38 @@ def parse_cuts(text: Any, actions: Sequence[str]) -> dict[str, list[float]]:
     return found
 
 
+def _check_require(name: str, x: Any) -> None:
+    from caliope._audit._requirements import check_limits
+
+    check_limits(parse_require(x))
+
+
+def parse_require(given: Any) -> dict[str, Any]:
+    """Conditions by name: a table of a study file, or text of an option.
+
+    >>> parse_require("effective-n=200, width=0.1")
+    {'effective_n': 200.0, 'width': 0.1}
+    """
+    if not isinstance(given, str):
+        pairs = given.items() if isinstance(given, Mapping) else given
+        return {str(name).replace("-", "_"): limit for name, limit in pairs}
+    found: dict[str, Any] = {}
+    for part in given.split(","):
+        name, _, limit = (x.strip() for x in part.partition("="))
+        try:
+            found[name.replace("-", "_")] = float(limit)
+        except ValueError:
+            raise ValueError(f"require must be given as effective_n=200,width=0.1, got {part!r}") from None
+    return found
+
+
+def _choice(*words: str) -> Kind:
+    def check(name: str, x: Any) -> None:
+        _require(x in words, name, " or ".join(filter(None, [", ".join(words[:-1]), words[-1]])), x)
+
+    return Kind("|".join(words), check)
+
+
 COLUMN = Kind("COLUMN", _check_text, "column {!r}".format)
 COLUMNS = Kind("COLUMNS", _check_names, list_names)
 NAMES = Kind("NAMES", _check_names, list_names)
@@ -153,3 +185,5 @@ GAMMA = Kind("NUMBER", _check_gamma, "{:.4g}".format, float)
 LEVEL = Kind("NUMBER", _check_level, "{:.4g}".format, float)
 NUMBER = Kind("NUMBER", _check_number, "{:.6g}".format, float)
 FLAG = Kind(None, _check_flag, flag=True)
+REQUIRE = Kind("NAME=NUMBER,...", _check_require)
+FAIL_ON = _choice("issue", "caution", "never")

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from caliope.cli._console import check_writable, one_line_errors, open_report, show_progress
-from caliope.cli._evaluate import QUIET
+from caliope.cli._evaluate import FAIL_ON, QUIET, judge
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from caliope._audit._result import Audit
     from caliope._ragged import Float
     from caliope._trajectories import Trajectories
 
@@ -191,19 +192,23 @@ _DEMO_SHARE = 0.2
 @click.option("--patients", default=2000, show_default=True, help="Number of patients in the log.")
 @click.option("--seed", default=0, show_default=True, help="Random seed of the log and of the audit.")
 @click.option("--out", default="caliope-demo.html", show_default=True, help="Report to write.")
+@FAIL_ON
 @QUIET
-def demo(patients: int, seed: int, out: str, quiet: bool) -> None:
+def demo(patients: int, seed: int, out: str, fail_on: str, quiet: bool) -> None:
     """Evaluate a new policy on simulated sepsis data.
 
-    The truth is known and printed at the end. Needs the extras sepsis and report.
+    The truth is known and printed at the end. Needs the extras sepsis and report. The exit code is that of evaluate.
     """
     with one_line_errors():
         write = open_report(out)
-        _run_demo(patients, seed, quiet=quiet, write=write)
+        found = _run_demo(patients, seed, quiet=quiet, write=write)
         click.echo(f"Report: {out}")
+    exit_code = judge(found, fail_on=fail_on)
+    if exit_code:
+        raise click.exceptions.Exit(exit_code)
 
 
-def _run_demo(patients: int, seed: int, *, quiet: bool, write: Any) -> None:
+def _run_demo(patients: int, seed: int, *, quiet: bool, write: Any) -> Audit:
     import caliope as cal
     from caliope.domains import icu_sepsis
 
@@ -228,3 +233,4 @@ def _run_demo(patients: int, seed: int, *, quiet: bool, write: Any) -> None:
     truth, now = (icu_sepsis.value(policy, gamma=0.99) for policy in (mixed, None))
     click.echo(f"\nThe cohort is simulated, so the truth is known: {truth:.3f}; current practice {now:.3f}.")
     write(found)
+    return found

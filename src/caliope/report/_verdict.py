@@ -16,6 +16,7 @@ from caliope.checks._registry import Finding, Level, Verdict
 from caliope.report._blocks import (
     PRACTICE,
     Banner,
+    Bullets,
     Codes,
     Fact,
     Facts,
@@ -66,6 +67,11 @@ def verdict_section(audit: Audit) -> Section:
         *((Text(f"The question: {question}"),) if question else ()),
         _facts(audit),
         Text(_sentence(audit)),
+        *(
+            (Bullets(tuple(f"Required: {x.text}." for x in audit.requirements)),)
+            if audit.requirements
+            else ()
+        ),
         *reasons,
     )
     return Section("verdict", "Verdict", "The verdict", blocks)
