@@ -28,7 +28,7 @@ LAYERS = [
     ["_simple_policies", "_named_policies", "_support"],
     ["_evidence", "_action_values"],
     ["_gather", "_traits"],
-    ["_formulas"],
+    ["_formulas", "_recorded"],
     ["_under_way"],
     ["estimators", "behaviour"],
     ["weights", "values"],

@@ -64,8 +64,9 @@ def gather(
         Values under the target. For fitted values and arrays, :math:`\hat V = \sum_a \pi_e \hat Q`, plus what the
         influence function of a target relative to practice adds; see Notes.
     behaviour_known : bool, optional
-        Whether the behaviour probabilities are exact. By default only logged ones of shape (N,) are. All others
-        are tested on the log (:mod:`caliope.checks`), and the findings are in ``notes``.
+        Whether the behaviour probabilities are exact. By default only logged ones of shape (N,) are; say True for
+        recorded ones of all actions, (N, A). All others are tested on the log (:mod:`caliope.checks`), and the
+        findings are in ``notes``.
 
     Returns
     -------
@@ -96,7 +97,8 @@ def gather(
     if not isinstance(data, Trajectories):
         raise TypeError(f"data must be Trajectories (see read_table), got {type(data).__name__}.")
     logged = not _is_policy(behaviour) and np.asarray(behaviour).ndim == 1
-    known = logged if behaviour_known is None else bool(behaviour_known)
+    exact = logged or bool(getattr(behaviour, "known", False))
+    known = exact if behaviour_known is None else bool(behaviour_known)
     read = _logged_probabilities if logged else _all_probabilities
     behaviour_probs = read("behaviour", behaviour, data)
     columns = _Columns(data, q is not None, examined=not (known or logged))

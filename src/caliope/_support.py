@@ -174,6 +174,11 @@ class Support:
             )
         return _restrict(table, self.states, self.regions)
 
+    @property
+    def changes(self) -> bool:
+        """Whether restricting the policy makes it another one."""
+        return bool(self.regions)
+
     def scale(self, share: float) -> Support:
         """The same for a policy that is followed in a share of the decisions, and practice in the others."""
         regions = (replace(x, target=share * x.target, share=share * x.share) for x in self.regions)

@@ -775,5 +775,99 @@ def test_a_policy_is_restricted_only_if_asked_and_then_it_is_another_question(tm
 
 def test_restricting_needs_one_policy_and_fitted_probabilities():
     for more in ({"propensity": "b", "recommended": "advice"}, {"learn": "module:learner"}):
-        with pytest.raises(ValueError, match="restrict needs a policy and fitted behaviour probabilities"):
+        with pytest.raises(
+            ValueError, match="restrict needs a policy, and behaviour probabilities of all actions"
+        ):
             read_study("log.csv", {"restrict": True, **more}, needs_target=True)
+
+
+# -- recorded probabilities of all actions --
+
+
+@pytest.fixture(scope="module")
+def fully_recorded(tmp_path_factory):
+    data = ward.simulate(300, rng=0)
+    practice = ward.PRACTICE[data.states[:, 0].astype(int)]
+    path = tmp_path_factory.mktemp("recorded") / "log.parquet"
+    table(data).with_columns(**{f"q_{a}": practice[:, a] for a in range(3)}).write_parquet(path)
+    return path
+
+
+@pytest.mark.slow
+def test_recorded_probabilities_of_all_actions_are_used_and_are_no_states(
+    fully_recorded, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tilted_fully.py").write_text(
+        "import caliope as cal\nless = cal.tilt(cal.practice, [1.0, 0.5, 1.0])\n"
+    )
+    common = ["evaluate", fully_recorded, *COLUMNS, *FAST[:-1], "--ignore", "b,unit,advice,p0..p2", "--json"]
+    study = tmp_path / "study.toml"
+    study.write_text(
+        f"log = '{fully_recorded}'\nepisode = 'patient'\ntime = 'hour'\naction = 'dose'\nreward = 'alive'\n"
+        "states = 'severity'\nmodels = 'frequencies'\ndraws = 20\npolicy = 'tilted_fully:less'\n"
+        "propensity = ['q_0', 'q_1', 'q_2']\n"
+    )
+    result = run(*common, "--policy", "tilted_fully:less", "--propensity", "q_0..q_2")
+    assert "states: all 1 columns not used otherwise: severity" in result.stderr
+    found, same = json.loads(result.stdout), json.loads(run("evaluate", study, "--json").stdout)
+    assert found["settings"]["behaviour"] == "logged probabilities of all actions"
+    assert found["settings"]["propensity"] == "q_0, q_1, q_2"
+    assert found["headline"]["value"] == same["headline"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--propensity", "q_0,q_1"], "target_columns names 3 columns and propensity 2"),
+        (["--propensity", "q_0,q_1,p2"], "every row must hold probabilities that sum to 1"),
+        (["--propensity", "q_0,q_1,q_2,severity"], "target_columns names 3 columns and propensity 4"),
+        (["--propensity", "q_0..q_2", "--n-actions", "4"], "propensity names 3 columns, one per action"),
+        (["--propensity", "q_0,q_0,q_1"], "propensity names 'q_0' twice"),
+        (["--propensity", "q_0,q_1,severity"], "'severity' cannot be both a state and a logged probability"),
+    ],
+)
+def test_bad_tables_of_recorded_probabilities_are_refused_in_one_line(fully_recorded, given, said):
+    assert said in one_line(
+        run("evaluate", fully_recorded, *COLUMNS, "--states", "severity", *TARGET, *FAST, *given)
+    )
+
+
+def test_recorded_columns_of_actions_in_words_must_end_in_them(fully_recorded, tmp_path):
+    path = tmp_path / "words.parquet"
+    words = pl.col("dose").replace_strict({0: "none", 1: "low", 2: "high"})
+    pl.read_parquet(fully_recorded).with_columns(dose=words).write_parquet(path)
+    given = ["--states", "severity", "--policy", "caliope:practice", "--propensity", "q_0..q_2"]
+    assert "--propensity must name one column per action, ending in its name" in one_line(
+        run("evaluate", path, *COLUMNS, *FAST, *given)
+    )
+
+
+@pytest.mark.slow
+def test_restricting_to_recorded_probabilities_removes_what_practice_never_does(tmp_path):
+    n, rng = 400, np.random.default_rng(3)
+    severity = rng.integers(0, 3, n)
+    q1 = np.where(severity == 2, 0.0, 0.4)
+    taken = (rng.random(n) < q1).astype(int)
+    alive = (rng.random(n) < 0.5 + 0.2 * taken).astype(float)
+    content = {"patient": np.arange(n), "severity": severity, "dose": taken, "alive": alive}
+    path = tmp_path / "never.parquet"
+    pl.DataFrame(
+        content | {"q0": 1 - q1, "q1": q1, "p0": np.full(n, 0.2), "p1": np.full(n, 0.8)}
+    ).write_parquet(path)
+    columns = ["--episode", "patient", "--action", "dose", "--reward", "alive", "--states", "severity"]
+    common = [
+        "evaluate",
+        path,
+        *columns,
+        "--target-columns",
+        "p0,p1",
+        "--propensity",
+        "q0,q1",
+        *FAST,
+        "--json",
+    ]
+    plain, kept_out = (json.loads(run(*common, *x).stdout) for x in ([], ["--restrict"]))
+    assert plain["support"]["mass"] == pytest.approx(0.8 * (severity == 2).mean())
+    assert kept_out["support"]["mass"] == 0
+    assert "no action whose recorded probability is 0" in kept_out["settings"]["question"]

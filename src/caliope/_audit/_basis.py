@@ -31,7 +31,7 @@ class Basis:
     target : Any
         The target: its probabilities, (N, A), or a policy stated relative to practice.
     target_probs : array of shape (N, A)
-        Its probabilities under the chosen behaviour model.
+        Its probabilities; relative to practice as recorded, or else to the chosen behaviour model.
     learnt : LearntPolicy or None
         The policy as it was learnt across folds.
     q : array of shape (N, A)
@@ -54,13 +54,13 @@ class Basis:
 
 def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Basis:
     """Learn the policy where it is given as its learner, fit values, and gather evidence."""
-    inputs, data, chosen = prepared.inputs, prepared.data, prepared.chosen
+    inputs, data = prepared.inputs, prepared.data
     learnt = None if asked.learn is None else _learn(inputs, asked, begin)
     if learnt is not None:
         asked = replace(asked, target=learnt.target)
-        check_target(data, asked.target, logged=inputs.logged is not None)
+        check_target(data, asked.target, logged=inputs.only_taken)
     with begin("fitting values"):
-        target_probs = target_probabilities(data, asked.target, chosen)
+        target_probs = target_probabilities(data, asked.target, prepared.practice)
         # An absolute target is asked once; one relative to practice is stated anew for every behaviour model.
         target = asked.target if isinstance(asked.target, Relative) else target_probs
         q, how = (
@@ -110,7 +110,7 @@ def _fit_values_by_fold(prepared: PreparedAudit, asked: Question, learnt: Learnt
     return fit_values_by_fold(
         inputs.data,
         learnt.fold,
-        lambda j, which: learnt.without(j, which, prepared.chosen.probabilities),
+        lambda j, which: learnt.without(j, which, prepared.practice),
         regressor=asked.regressor,
         gamma=inputs.gamma,
         rng=inputs.seed,

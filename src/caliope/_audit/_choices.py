@@ -30,7 +30,8 @@ def try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherCho
         name: replace(model, data=part) for name, model in prepared.other_models.items()
     }
     if inputs.logged is not None:
-        behaviours = {LOGGED: inputs.logged[rows]} | behaviours
+        known = inputs.logged[rows] if inputs.recorded is None else inputs.recorded.part(rows)
+        behaviours = {LOGGED: known} | behaviours
     return try_other_choices(
         part, _in_rows(target, rows), behaviours, gamma=inputs.gamma, q=q[rows], rng=inputs.seed
     )

@@ -19,6 +19,7 @@ from caliope._gather import target_probabilities
 from caliope._named_policies import as_coded
 from caliope._policies import MixWithPractice, Relative, TiltOfPractice
 from caliope._ragged import Float, read_only
+from caliope._recorded import RecordedPractice, as_recorded, taken_of
 from caliope._trajectories import Trajectories
 from caliope._validation import check_gamma, unmasked
 from caliope.uncertainty._intervals import check_level
@@ -44,6 +45,12 @@ class AuditInputs:
     ended: Answer
     recorded_before: Answer
     cache: Cache = field(repr=False)  # for what depends on the log
+    recorded: RecordedPractice | None = None  # the probabilities of all actions, where they were recorded
+
+    @property
+    def only_taken(self) -> bool:
+        """Whether the probabilities of the actions taken were recorded, and no others."""
+        return self.logged is not None and self.recorded is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +100,14 @@ def check_inputs(
             f"rng must be a seed, a whole number from 0 to {_LARGEST_SEED}, so that the same one gives the same audit; "
             f"got {_short(rng)}."
         )
-    strata, known = as_strata(data, by), as_logged(data, logged)
+    strata, (known, recorded) = as_strata(data, by), as_logged(data, logged)
     data, ends = answer_ended(data, ended)
     before = answer_recorded_before(data, recorded_before)
     cache = Cache.of(work).keyed(data)
     cache.keyed(models or {})  # raised now if a model cannot be kept, and not after the fits
-    return AuditInputs(data, models, gamma, known, strata, level, steps, int(rng), ends, before, cache)
+    return AuditInputs(
+        data, models, gamma, known, strata, level, steps, int(rng), ends, before, cache, recorded
+    )
 
 
 def check_question(
@@ -129,7 +138,7 @@ def check_question(
         )
     if learn is None:
         target = as_coded(target, inputs.data)
-        check_target(inputs.data, target, logged=inputs.logged is not None)
+        check_target(inputs.data, target, logged=inputs.only_taken)
         answer = answer_learnt_on(inputs.data, learnt_on, target)
     else:
         check_learner(learn)
@@ -184,8 +193,8 @@ def check_target(data: Trajectories, target: Any, *, logged: bool) -> None:
     """Raise unless the target gives probabilities of all actions: an array throughout, a policy for one trajectory."""
     if logged and isinstance(target, TiltOfPractice):
         raise ValueError(
-            "a tilt of practice needs the probabilities of all actions, which logged does not hold: leave logged out, "
-            "or state the target as a mixture with practice or in absolute terms."
+            "a tilt of practice needs the probabilities of all actions, which logged does not hold: give them as a "
+            "table with one column per action, or leave logged out."
         )
     if isinstance(target, type):
         raise TypeError(f"target must be a policy, and {target.__name__} is a class: make one of it.")
@@ -202,19 +211,23 @@ def check_target(data: Trajectories, target: Any, *, logged: bool) -> None:
         target_probabilities(data, policy)
 
 
-def as_logged(data: Trajectories, logged: ArrayLike | None) -> Float | None:
-    """The logged probabilities of the actions taken as numbers in (0, 1], (N,); None where there are none."""
+def as_logged(data: Trajectories, logged: ArrayLike | None) -> tuple[Float | None, RecordedPractice | None]:
+    """Logged probabilities of the actions taken, in (0, 1], (N,), and of all actions; None where there are none."""
     if logged is None:
-        return None
+        return None, None
     given = unmasked("logged", logged)
     if given.dtype.kind not in "iuf":
         raise TypeError(
             f"logged must hold a probability for each step, such as data['propensity']; got {_short(logged)}."
         )
     known = read_only(np.array(given, dtype=np.float64))  # a copy: theirs may change between two policies
+    recorded = as_recorded(data, known) if known.ndim == 2 else None
+    if recorded is not None:
+        known = read_only(taken_of(data, recorded))
     if known.shape != (data.n_steps,):
         raise ValueError(
-            f"logged must hold one probability for each of the {data.n_steps} steps, got shape {known.shape}."
+            f"logged must hold one probability for each of the {data.n_steps} steps, or a row with those of all "
+            f"{data.n_actions} actions; got shape {known.shape}."
         )
     bad = np.flatnonzero(~((known > 0) & (known <= 1)))
     if len(bad):
@@ -229,7 +242,7 @@ def as_logged(data: Trajectories, logged: ArrayLike | None) -> Float | None:
             "every logged probability is 1 although different actions were taken: a placeholder. Leave them out: then "
             "they are estimated."
         )
-    return known
+    return known, recorded
 
 
 def as_worst(data: Trajectories, worst: Any, gamma: float) -> float | None:

@@ -81,7 +81,13 @@ class PreparedAudit:
     @property
     def behaviour(self) -> Any:
         """What weights are made of: logged probabilities where there are any, else the chosen model."""
-        return self.chosen if self.logged is None else self.logged
+        recorded = self.logged if self.inputs.recorded is None else self.inputs.recorded
+        return self.chosen if recorded is None else recorded
+
+    @property
+    def practice(self) -> Float:
+        """Probabilities of all actions in current practice, (N, A): recorded, else those of the chosen model."""
+        return self.chosen.probabilities if self.inputs.recorded is None else self.inputs.recorded.table
 
     def audit(
         self,
@@ -180,9 +186,10 @@ def audit(
         the greedy policy of :func:`~caliope.values.fitted_q_iteration`.
     gamma : float
         Discount in [0, 1].
-    logged : array-like of shape (N,), optional
-        Probabilities with which the logged actions were taken, where they were recorded. They are used, checked, and
-        compared with the fitted ones.
+    logged : array-like of shape (N,) or (N, A), optional
+        Probabilities with which the logged actions were taken, where they were recorded, or those of all actions. They
+        are used, checked, and compared with the fitted ones. A tilt of practice needs those of all actions. Rows that
+        were rounded are rescaled to sum to 1, as the settings say.
     by : array-like of shape (N,), optional
         A stratum for every step.
     cluster : array-like of shape (n,), or str, optional

@@ -64,7 +64,7 @@ class Audit:
     target_probs : array of shape (N, A)
         Probabilities of the target policy at every step.
     behaviour_probs : array of shape (N, A)
-        Probabilities of the chosen behaviour model at every step.
+        Probabilities of current practice at every step: recorded, or else those of the chosen behaviour model.
     settings : AuditSettings
         How the audit was made.
     stages : tuple of Stage

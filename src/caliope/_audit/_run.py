@@ -30,6 +30,7 @@ from caliope._gather import gather, target_probabilities
 from caliope._named_policies import NamedPolicy
 from caliope._policies import MixWithPractice, Practice, Relative
 from caliope._ragged import Float
+from caliope._recorded import recorded_support
 from caliope._results import Estimate, Table
 from caliope._support import Support, asked_of_practice, find_support
 from caliope._trajectories import Trajectories
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     """Evaluate the target policy of a question, which has been validated."""
-    inputs, data, chosen = prepared.inputs, prepared.data, prepared.chosen
+    inputs, data = prepared.inputs, prepared.data
     basis = gather_basis(prepared, asked, begin)
     asked, evidence, capped = basis.asked, basis.evidence, basis.capped
     support = _find_support(prepared, basis)
@@ -78,7 +79,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
             data,
             capped,
             target_probs=basis.target_probs,
-            behaviour_probs=chosen.probabilities,
+            behaviour_probs=prepared.practice,
             influence=influence,
             breakdown=confounding,
         )
@@ -111,16 +112,18 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         evidence=capped,
         data=data,
         target_probs=basis.target_probs,
-        behaviour_probs=chosen.probabilities,
+        behaviour_probs=prepared.practice,
         settings=_settings(prepared, asked, basis.how, answers),
         stages=(*prepared.stages, *begin.done),
     )
 
 
 def _find_support(prepared: PreparedAudit, basis: Basis) -> Support:
-    """Regions without choice; logged probabilities say themselves what had support."""
+    """Regions without choice; recorded probabilities say themselves what had support."""
     data, inputs = prepared.data, prepared.inputs
     asked = asked_of_practice(basis.asked.target, basis.target_probs, data)
+    if asked is not None and inputs.recorded is not None:
+        return recorded_support(data, asked, inputs.recorded)
     if inputs.logged is not None or asked is None:
         return Support()
     return find_support(data, asked, prepared.chosen.probabilities, rng=inputs.seed)
@@ -272,6 +275,7 @@ def _describe(asked: Question) -> str:
 def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answers) -> AuditSettings:
     inputs, data = prepared.inputs, prepared.data
     logged = inputs.logged is not None
+    known = LOGGED if inputs.recorded is None else inputs.recorded.describe(LOGGED)
     return AuditSettings(
         gamma=inputs.gamma,
         level=inputs.level,
@@ -282,7 +286,8 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answe
         n_fitted_on=len(prepared.models.fitted_on),
         n_looked_at=len(prepared.looked_at),
         propensities_logged=logged,
-        behaviour=LOGGED if logged else f"{prepared.comparison.recommended}, cross-fitted",
+        all_recorded=inputs.recorded is not None,
+        behaviour=known if logged else f"{prepared.comparison.recommended}, cross-fitted",
         candidates=tuple(prepared.models.fitted),
         values=how,
         target=_describe(asked),

@@ -110,6 +110,8 @@ class AuditSettings:
         Clusters that folds and resamples kept together; None where trajectories were independent.
     source : mapping from str to str
         How the log was read, in words: categories, gaps and doses; all columns where the command line read it.
+    all_recorded : bool
+        Whether the log held the probabilities of all actions, and not of those taken alone.
     """
 
     gamma: float
@@ -132,6 +134,7 @@ class AuditSettings:
     weights: str = "capped at the mean times sqrt(n) / 3 where a row says so"
     source: Mapping[str, str] = field(default_factory=dict)
     n_clusters: int | None = None
+    all_recorded: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values under readable names, for JSON and for a table of settings."""

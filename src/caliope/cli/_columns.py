@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -54,17 +55,18 @@ def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
             terminated=ended_column(named),
             keep=_kept_columns(named),
             cluster=named.cluster,
-            n_actions=named.n_actions or len(named.target_columns) or None,
+            n_actions=named.n_actions or _columns_per_action(named) or None,
             levels=named.levels,
             cuts=None if named.cuts is None else parse_cuts(named.cuts, actions),
             calendar=named.calendar,
             encoder=encoder,
         ).replace(unit=named.unit)
     except ActionCountError as error:
-        if named.n_actions is not None or not named.target_columns:
+        if named.n_actions is not None or not _columns_per_action(named):
             raise
+        option = "--target-columns" if named.target_columns else "--propensity"
         raise ValueError(
-            f"--target-columns names {len(named.target_columns)} columns, one per action, but the log has more or "
+            f"{option} names {_columns_per_action(named)} columns, one per action, but the log has more or "
             f"other actions: {error}"
         ) from None
     if named.ended == ALL:
@@ -91,6 +93,11 @@ def learnt_column(study: Study) -> str | None:
 def target_model(study: Study) -> Any:
     """The saved model of a study, loaded; None without one."""
     return None if study.model is None else load_model(study.model, trees=study.trust_trees)
+
+
+def _columns_per_action(study: Study) -> int:
+    """How many columns hold the probability of an action each; 0 where none do."""
+    return len(study.target_columns) or (len(study.propensity) if len(study.propensity) > 1 else 0)
 
 
 def _episode_column(study: Study) -> str | None:
@@ -136,7 +143,7 @@ def _infer_columns(study: Study, *, quiet: bool) -> tuple[Study, Guess | None]:
 def _guess(study: Study, types: Mapping[str, Any]) -> Guess:
     actions = _action_columns(study)
     used = {study.episode, *actions, study.reward, study.time, ended_column(study), study.calendar}
-    used |= {learnt_column(study), study.cluster, study.propensity, *study.target_columns, *study.ignore}
+    used |= {learnt_column(study), study.cluster, *study.propensity, *study.target_columns, *study.ignore}
     used |= {*recommended_columns(study, actions)}
     known = Known(study.episode, actions, study.reward, frozenset(name for name in used if name is not None))
     guess = guess_states(first_rows(study.log, sample_size()), list(types), known)
@@ -192,7 +199,7 @@ def _kept_columns(study: Study) -> tuple[str, ...]:
     stratum = None if study.by is None else study.by.partition(":")[0]
     seen = tuple(map(str, getattr(target_model(study), "feature_names_in_", ())))
     there = column_types(study.log) if seen else {}
-    names = (study.propensity, stratum, learnt_column(study), *study.target_columns)
+    names = (*study.propensity, stratum, learnt_column(study), *study.target_columns)
     names += tuple(name for name in seen if name in there)  # what a policy of named columns looks at
     names = (*recommended_columns(study, _action_columns(study)), *names)
     return tuple(dict.fromkeys(name for name in names if name is not None))
@@ -245,8 +252,35 @@ def numbers_of(data: Trajectories, name: str, what: str) -> Any:
 
 
 def propensities_of(study: Study, data: Trajectories) -> Any:
-    """Return the logged probabilities of the actions taken, (N,), or None where the study names none."""
-    return None if study.propensity is None else numbers_of(data, study.propensity, "logged probability")
+    """Return logged probabilities: of the actions taken, (N,), or of all, (N, A); None where the study names none."""
+    if not study.propensity:
+        return None
+    names: Sequence[str] = study.propensity
+    names = in_order_of_actions(names, data, "--propensity") if len(names) > 1 else names
+    found = [numbers_of(data, name, "logged probability") for name in names]
+    return found[0] if len(found) == 1 else np.column_stack(found)
+
+
+def in_order_of_actions(columns: Sequence[str], data: Trajectories, option: str) -> Sequence[str]:
+    """Columns in the order of the actions that their names end in; as given where actions have no words."""
+    actions = data.encoder.actions
+    if data.action_names is None or len(actions) > 1 or actions[0].cuts:
+        return columns  # codes and levels have an order that everybody knows
+    found = []
+    for name in data.action_names:
+        fitting = [
+            column
+            for column in columns
+            if column == name or re.search(rf"[^A-Za-z0-9]{re.escape(name)}$", column)
+        ]
+        if len(fitting) != 1:
+            raise ValueError(
+                f"{option} must name one column per action, ending in its name, such as p_{name}: "
+                f"{len(fitting)} of {', '.join(columns)} do so for {name!r}. Rename them; their order alone does not "
+                f"say which action is which."
+            )
+        found += fitting
+    return found
 
 
 # -- answers to what no log tells --

@@ -25,6 +25,7 @@ from caliope.cli._kinds import (
     NUMBER,
     OBJECT,
     PAGE,
+    PROPENSITY,
     RECORDED,
     REQUIRE,
     SHARE,
@@ -179,8 +180,12 @@ class Study:
     trust_trees: bool = _setting(
         False, FLAG, TARGET, "Allow loading tree models (unsafe for files of others)."
     )
-    propensity: str | None = _setting(
-        None, COLUMN, TARGET, "Logged probability of the action taken.", printed=True
+    propensity: tuple[str, ...] = _setting(
+        (),
+        PROPENSITY,
+        TARGET,
+        "Logged probability of the action taken, or those of all actions, one column each.",
+        printed=True,
     )
     gamma: float = _setting(1.0, GAMMA, TARGET, "Discount per step.", otherwise="1")
     worst: float | None = _setting(
@@ -216,7 +221,9 @@ class Study:
 
 SETTINGS: Mapping[str, Setting] = {each.name: each.metadata["setting"] for each in fields(Study)}
 TARGETS = ("target_columns", "recommended", "model", "policy", "learn")
-LISTS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED))
+LISTS = tuple(
+    name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED, PROPENSITY)
+)
 PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, FILES, PAGE))
 
 

@@ -133,6 +133,7 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         log = read_log(study, quiet=quiet)
         target = target_of(study, log.data)
         models = behaviour_models(study, target.data)
+        logged = propensities_of(study, log.data)
     _say_inferred(log, display, target.notes)
     display.expect(_AUDIT_STAGES + len(models) + (target.learn is not None))
     ask = partial(
@@ -141,7 +142,7 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         models=models,
         learn=target.learn,
         gamma=study.gamma,
-        logged=propensities_of(study, log.data),
+        logged=logged,
         by=strata_of(study, target.data),
         level=study.level,
         n_draws=study.draws,
@@ -154,7 +155,7 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         work=work,
     )
     found = ask(target.policy, question=target.question)
-    if study.restrict and found.support.regions:
+    if study.restrict and found.support.changes:
         restricted = found.support.restrict(target.policy)
         found = ask(restricted, question=f"{target.question} {found.support.restriction}")
     settings = replace(found.settings, source={**log.settings, **target.notes})

@@ -168,6 +168,7 @@ def _choice(*words: str) -> Kind:
 
 COLUMN = Kind("COLUMN", _check_text, "column {!r}".format)
 COLUMNS = Kind("COLUMNS", _check_names, list_names)
+PROPENSITY = Kind("COLUMN(S)", _check_names, lambda x: f"column {x[0]!r}" if len(x) == 1 else list_names(x))
 NAMES = Kind("NAMES", _check_names, list_names)
 WORD = Kind("WORD", _check_text)
 ENDED = Kind("all|COLUMN", _check_text)

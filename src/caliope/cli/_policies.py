@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -23,7 +22,7 @@ from caliope._validation import as_action_codes, refuse_beyond, refuse_sparse
 from caliope.behaviour._frequencies import TabularFrequencies
 from caliope.behaviour._gaps import fill_unseen
 from caliope.behaviour._models import POOL, boosting, candidate_models, default_models
-from caliope.cli._columns import numbers_of, place_of, recommended_columns, target_model
+from caliope.cli._columns import in_order_of_actions, numbers_of, place_of, recommended_columns, target_model
 from caliope.cli._config import MOST_ACTIONS, Study
 
 # -- behaviour models --
@@ -69,10 +68,11 @@ def target_of(study: Study, data: Trajectories) -> Target:
         return _learner_of(study, study.learn, data)
     policy, data, words = _named_policy(study, data)
     policy, notes = _rescaled(policy)
-    if isinstance(policy, TiltOfPractice) and study.propensity is not None:
+    if isinstance(policy, TiltOfPractice) and len(study.propensity) == 1:
         raise ValueError(
             f"{study.policy} is a tilt of practice and needs the behaviour policy's probabilities of all "
-            "actions, but --propensity holds those of the actions taken: leave --propensity out."
+            "actions, but --propensity holds those of the actions taken: name one column per action, or leave "
+            "--propensity out."
         )
     if study.soften is None:
         return Target(policy, data, f"What would be achieved by following {words}?", notes=notes)
@@ -116,7 +116,7 @@ def _softened_question(words: str, share: float, rest: float) -> str:
 def _named_policy(study: Study, data: Trajectories) -> tuple[Any, Trajectories, str]:
     """The policy, the log with room for its actions, and the words for it."""
     if study.target_columns:
-        names = _in_order_of_actions(study.target_columns, data)
+        names = in_order_of_actions(study.target_columns, data, "--target-columns")
         probs = [numbers_of(data, name, "probability under the target policy") for name in names]
         return np.column_stack(probs), data, f"the probabilities in columns {names[0]!r} to {names[-1]!r}"
     if study.recommended is not None:
@@ -134,28 +134,6 @@ def _named_policy(study: Study, data: Trajectories) -> tuple[Any, Trajectories, 
     if not isinstance(policy, Relative) and not hasattr(policy, "predict_proba"):
         policy = _call_policy(name, policy, data)
     return policy, with_actions(data, _largest_class(policy)), f"the policy {name}"
-
-
-def _in_order_of_actions(columns: Sequence[str], data: Trajectories) -> Sequence[str]:
-    """Columns in the order of the actions that their names end in; as given where actions have no words."""
-    actions = data.encoder.actions
-    if data.action_names is None or len(actions) > 1 or actions[0].cuts:
-        return columns  # codes and levels have an order that everybody knows
-    found = []
-    for name in data.action_names:
-        fitting = [
-            column
-            for column in columns
-            if column == name or re.search(rf"[^A-Za-z0-9]{re.escape(name)}$", column)
-        ]
-        if len(fitting) != 1:
-            raise ValueError(
-                f"--target-columns must name one column per action, ending in its name, such as p_{name}: "
-                f"{len(fitting)} of {', '.join(columns)} do so for {name!r}. Rename them; their order alone does not "
-                f"say which action is which."
-            )
-        found += fitting
-    return found
 
 
 def _recommended_names(study: Study, data: Trajectories) -> Int:

@@ -102,9 +102,12 @@ def _repeated_names(lists: Mapping[str, tuple[str, ...]]) -> list[str]:
         twice = [x for x, times in Counter(names).items() if times > 1]
         if twice:
             found.append(f"{name} names {', '.join(map(repr, twice[:5]))} twice")
-    both = [x for x in lists.get("states", ()) if x in lists.get("ignore", ())]
-    if both:
-        found.append(f"{', '.join(map(repr, both[:5]))} cannot be both a state and ignored")
+    recorded = lists.get("propensity", ())
+    others = {"ignored": lists.get("ignore", ()), "a logged probability": recorded if recorded[1:] else ()}
+    for what, names in others.items():
+        both = [x for x in lists.get("states", ()) if x in names]
+        if both:
+            found.append(f"{', '.join(map(repr, both[:5]))} cannot be both a state and {what}")
     return found
 
 
@@ -118,11 +121,27 @@ def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
         found.append("ended and terminated both say which trajectories ended: give one of the two")
     if "levels" in values and "cuts" in values:
         found.append("levels and cuts both say how doses are cut: give one of the two")
-    given, columns = values.get("n_actions"), lists.get("target_columns")
-    if given is not None and columns and given != len(columns):
-        found.append(f"n_actions is {given}, but target_columns names {len(columns)} columns, one per action")
+    found += _different_numbers(values.get("n_actions"), lists)
     if str(values.get("out", ".html")).lower().rsplit(".", 1)[-1] not in ("html", "htm"):
         found.append(f"out must end in .html, got {values['out']!r}")
+    return found
+
+
+def _different_numbers(given: Any, lists: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Numbers of actions that do not agree: as given, and as columns with a probability of each."""
+    named = {name: len(lists.get(name, ())) for name in ("target_columns", "propensity")}
+    if named["propensity"] == 1:  # that of the action taken
+        del named["propensity"]
+    found = [
+        f"n_actions is {given}, but {name} names {n} columns, one per action"
+        for name, n in named.items()
+        if given is not None and n and given != n
+    ]
+    if given is None and len({n for n in named.values() if n}) > 1:
+        found.append(
+            f"target_columns names {named['target_columns']} columns and propensity {named['propensity']}, one per "
+            "action: give both for the same actions"
+        )
     return found
 
 
@@ -135,9 +154,10 @@ def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
         found.append(
             "recommended names the column of the actions taken: name the column of the policy's own actions"
         )
-    if values.get("restrict") and ("learn" in values or "propensity" in values):
+    if values.get("restrict") and ("learn" in values or len(_lists_in(values).get("propensity", ())) == 1):
         found.append(
-            "restrict needs a policy and fitted behaviour probabilities: leave out restrict, or learn and propensity"
+            "restrict needs a policy, and behaviour probabilities of all actions, fitted or recorded: leave out "
+            "restrict, or learn and propensity"
         )
     if "learn" in values and "learnt_on" in values:
         found.append(

@@ -152,7 +152,8 @@ def reliability_section(audit: Audit) -> Section:
         "actions by that ratio."
     )
     if audit.settings.propensities_logged:
-        text += " Both diagrams show the fitted model; the estimate itself uses the logged probabilities."
+        shown = "The first diagram shows" if audit.settings.all_recorded else "Both diagrams show"
+        text += f" {shown} the fitted model; the estimate itself uses the logged probabilities."
     curve = audit.comparison.details[name].reliability
     ratios = audit.summary.ratios
     blocks = (Text(text), _curve(curve), *((_ratios(ratios),) if len(ratios.ratio) else ()))
