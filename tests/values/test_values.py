@@ -599,6 +599,7 @@ def test_tabular_fitted_q_solves_the_icu_sepsis_log():
     assert fit.on(data)[logged] == pytest.approx(q[s, data.actions], abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_long_horizon_is_not_cut_after_thirty_rounds():
     # Rewards of 1 at each of up to 80 decisions, whatever is done: the value at the start is the mean length.
     rng = np.random.default_rng(0)
@@ -608,7 +609,37 @@ def test_a_long_horizon_is_not_cut_after_thirty_rounds():
     data = cal.Trajectories(left, rng.integers(0, 2, len(left)), np.ones(len(left)), offsets)
     values, how = fit_default_values(data, np.full((len(left), 2), 0.5), gamma=1.0, rng=0)
     assert values[data.layout.first].mean() == pytest.approx(lengths.mean(), rel=0.02)
-    assert how.startswith("ExtraTreesRegressor, 30 rounds, practice after 30 decisions")
+    assert how == "ExtraTreesRegressor, by step, cross-fitted"
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.99])
+@pytest.mark.parametrize("capped", [True, False])
+def test_values_of_practice_are_its_returns_over_two_hundred_decisions(gamma, capped):
+    # Rewards of about 35 at each decision, and nothing in the state that tells how many are left.
+    rng = np.random.default_rng(1)
+    lengths = np.full(60, 200) if capped else rng.integers(50, 201, 60)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    n = int(offsets[-1])
+    states, actions = rng.integers(0, 3, n).astype(float), rng.integers(0, 2, n)
+    rewards = 35 + 4 * states + actions + rng.normal(size=n)
+    data = cal.Trajectories(states, actions, rewards, offsets)
+    values, how = fit_default_values(data, np.full((n, 2), 0.5), TabularRegressor(), gamma=gamma, rng=0)
+    returns = data.returns(gamma)
+    error = returns.std() / np.sqrt(len(returns))
+    assert how == "TabularRegressor, by step, cross-fitted"
+    # Each half is valued by the other: their difference has twice the error of the mean, and actions differ by chance.
+    assert abs(values[data.layout.first].mean() - returns.mean()) < 4 * error
+
+
+def test_rounds_suffice_where_few_decisions_come_late():
+    # One in ten trajectories is long: 6% of the decisions lie beyond the thirtieth.
+    lengths = np.array([10] * 90 + [36] * 10)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    n = int(offsets[-1])
+    rng = np.random.default_rng(2)
+    data = cal.Trajectories(np.zeros(n), rng.integers(0, 2, n), np.ones(n), offsets)
+    how = fit_default_values(data, np.full((n, 2), 0.5), TabularRegressor(), gamma=1.0, rng=0)[1]
+    assert how == "TabularRegressor, 30 rounds, practice after 30 decisions, cross-fitted"
 
 
 def test_a_start_from_the_returns_changes_nothing_once_rounds_reach_the_end():

@@ -25,6 +25,8 @@ from caliope.values._regression import default_regressor
 _ROUNDS = 30
 # Share of the trajectories as long as the longest, above which lengths are capped.
 _AT_THE_CAP = 0.02
+# Share of the decisions beyond so many rounds, above which rounds do not reach the end; and one model per step at most.
+_BEYOND, _MOST_STEPS = 0.1, 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +239,7 @@ def fit_default_values(
     fitted_on: Int | None = None,
     work: str | Path | Cache | None = None,
 ) -> tuple[Float, str]:
-    """Fit the values of an audit: across two folds, backward in time where lengths are capped.
+    """Fit the values of an audit: across two folds, backward in time where lengths are capped or long.
 
     Parameters
     ----------
@@ -279,7 +281,7 @@ def fit_default_values(
     rows = data.layout.rows_of(which)
     # Probabilities that a forest may have summed on several threads are rounded: the last digit would move splits.
     proba = np.round(target_probs[rows], 12)
-    if by_step := _is_capped(part):
+    if by_step := _needs_time(part):
         fitted = cross_fitted_q_by_time(part, proba, chosen, gamma=gamma, folds=2, rng=rng)
     else:
         fitted = cross_fitted_q(
@@ -307,7 +309,7 @@ def fit_values_by_fold(
     :func:`fit_default_values`.
     """
     chosen = default_regressor(data, random_state=rng) if regressor is None else regressor
-    by_step = _is_capped(data.part(fitted_on))
+    by_step = _needs_time(data.part(fitted_on))
     rounds = rounds_of(data.part(fitted_on))
     table = np.empty((data.n_steps, data.n_actions))
     for j in np.unique(fold).tolist():
@@ -335,11 +337,18 @@ def _say_rounds(part: Trajectories) -> str:
     return f"{made['n_iterations']} rounds{later}"
 
 
-def _is_capped(part: Trajectories) -> bool:
-    """Whether trajectories are cut short at the longest length: there values must know the time that is left."""
+def _needs_time(part: Trajectories) -> bool:
+    """Whether values are fitted backward in time: where lengths are capped, or rounds would not reach the end.
+
+    Values that do not know the step average over early and late ones, and in long trajectories no number of rounds that
+    is affordable corrects that.
+    """
     horizon = part.layout.horizon
-    at_the_cap = (part.lengths == horizon).mean() > _AT_THE_CAP
-    return bool(at_the_cap and 1 < horizon <= _ROUNDS and part.terminated.all())
+    if not part.terminated.all() or not 1 < horizon <= _MOST_STEPS:
+        return False
+    if horizon <= _ROUNDS:
+        return bool((part.lengths == horizon).mean() > _AT_THE_CAP)
+    return bool((part.layout.time >= _ROUNDS).mean() > _BEYOND)
 
 
 def _predict_others(data: Trajectories, which: Int, fitted: CrossFittedQ) -> Float:
