@@ -18,14 +18,14 @@ MODULES = {
 # lies at the bottom, the checks themselves beside what they check.
 LAYERS = [
     ["checks", "_ragged", "_digits", "_cells", "_conditions"],
-    ["_clusters"],
+    ["_clusters", "_tables"],
     ["_results"],
     ["_validation"],
     ["_trajectories"],
     ["_cache", "io", "_policies", "_past"],
     ["checks._past", "checks._copies", "checks._regions"],
     ["checks._log"],
-    ["_simple_policies", "_named_policies", "_support"],
+    ["_simple_policies", "_named_policies", "_given_policies", "_support"],
     ["_evidence", "_action_values"],
     ["_gather", "_traits"],
     ["_formulas", "_recorded"],

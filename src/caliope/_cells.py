@@ -1,4 +1,4 @@
-"""Cells of printed tables: aligned in a terminal, coloured in a notebook."""
+"""Cells of printed tables: aligned in a terminal, coloured in a notebook, and as Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from html import escape
 
 _NUMERIC = r"-?\d.*|-?inf|nan|"
+_LATEX = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+)
 
 
 def html_cell(cell: str) -> str:
@@ -19,8 +23,67 @@ def html_cell(cell: str) -> str:
     )
 
 
+def html_table(header: Sequence[str], body: Sequence[Sequence[str]], caption: str = "") -> str:
+    """A table for a notebook."""
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    rows = "".join("<tr>" + "".join(map(html_cell, line)) + "</tr>" for line in body)
+    above = f"<caption>{escape(caption)}</caption>" if caption else ""
+    style = "border-spacing: 1em 0"
+    return f"<table style='{style}'>{above}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
 def align(column: Sequence[str]) -> list[str]:
     """Pad header and cells to one width: numbers to the right, words to the left."""
     width = max(len(cell) for cell in column)
-    numeric = all(re.fullmatch(_NUMERIC, cell) for cell in column[1:])
+    numeric = _is_numeric(column[1:])
     return [cell.rjust(width) if numeric else cell.ljust(width) for cell in column]
+
+
+def text_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table for a terminal."""
+    columns = [align(column) for column in zip(header, *body, strict=True)]
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+
+
+def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    r"""A table in Markdown; bars in cells are escaped.
+
+    >>> print(markdown_table(["name", "n"], [["a|b", "3"]]))
+    | name | n |
+    |---|---:|
+    | a\|b | 3 |
+    """
+    rules = ["---:" if _is_numeric(column) else "---" for column in zip(*body, strict=True)]
+    lines = [[cell.replace("|", r"\|").replace("*", r"\*") for cell in line] for line in (header, *body)]
+    head, *rows = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([head, f"|{'|'.join(rules)}|", *rows])
+
+
+def latex_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    r"""A table in LaTeX, for the package booktabs.
+
+    >>> print(latex_table(["name", "share"], [["a_b", "3%"]]))
+    \begin{tabular}{lr}
+    \toprule
+    name & share \\
+    \midrule
+    a\_b & 3\% \\
+    \bottomrule
+    \end{tabular}
+    """
+    columns = "".join("r" if _is_numeric(column) else "l" for column in zip(*body, strict=True))
+    # A bracket or star at the start of a row would be read as an option of the row before.
+    head, *rows = (
+        re.sub(r"^[\[*]", r"{\g<0>}", " & ".join(map(latex_text, line))) + r" \\" for line in (header, *body)
+    )
+    middle = [r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+    return "\n".join([rf"\begin{{tabular}}{{{columns}}}", *middle, r"\end{tabular}"])
+
+
+def latex_text(text: str) -> str:
+    """Text with the signs escaped that mean something to LaTeX."""
+    return text.translate(_LATEX)
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    return all(re.fullmatch(_NUMERIC, cell) for cell in cells)

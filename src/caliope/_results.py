@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import Any
 
-from caliope._cells import align, html_cell
-from caliope._conditions import CONDITIONAL, mark_conditions, spell_out
+from caliope._conditions import CONDITIONAL, spell_out
 from caliope._digits import FURTHER, decimals_of, number_text
-from caliope.checks import Finding, Level, Verdict, verdict
-
-if TYPE_CHECKING:
-    import polars as pl
+from caliope._tables import Row as Row, Table as Table
+from caliope.checks import Finding, Verdict, verdict
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ class Interval:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """A value with its confidence interval, sample sizes and findings; one row of a table.
 
@@ -177,8 +170,14 @@ class Estimate:
             return f"{self.value_text} (do not trust; no interval)"
         return f"{self.value_text} {self.interval.text}"
 
+    def __repr__(self) -> str:
+        return f"Estimate({self.name!r}: {self.text}, effective n {self.effective_n:.1f}, {self.verdict})"
+
     def __str__(self) -> str:
         return str(Table((self,)))
+
+    def _repr_html_(self) -> str:
+        return Table((self,))._repr_html_()
 
     def cells(self) -> dict[str, str]:
         """What a printed table shows of this row."""
@@ -223,170 +222,6 @@ class Estimate:
             "condition": self.condition,
             "findings": [finding.to_dict() for finding in self.findings],
         }
-
-
-class Row(Protocol):
-    """What a table asks of its rows."""
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What a reader must know."""
-
-    def cells(self) -> dict[str, str]:
-        """What a printed table shows, by column."""
-
-    def record(self) -> dict[str, Any]:
-        """What a data frame shows, by column."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-
-
-R = TypeVar("R", bound=Row)
-
-
-@dataclass(frozen=True)
-class Table(Sequence[R], Generic[R]):
-    """Rows of results that print as a table, in a terminal and in a notebook.
-
-    ``table[0]`` or ``table["wis"]`` is a row, ``to_frame()`` a polars frame (``.to_pandas()`` from there),
-    ``to_json()`` text.
-
-    Attributes
-    ----------
-    rows : tuple
-        The rows, such as :class:`Estimate`.
-    title : str
-        Printed above them.
-
-    Examples
-    --------
-    >>> row = Estimate("wis", "Weighted importance sampling", 0.535, Interval(0.48, 0.593, 0.95), 400, 212.3)
-    >>> print(Table((row,)))
-    estimator                     value  95% interval    n  effective n  verdict
-    Weighted importance sampling   0.54  [0.48, 0.59]  400        212.3  trust
-    """
-
-    rows: tuple[R, ...]
-    title: str = ""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[R]:
-        return iter(self.rows)
-
-    @overload
-    def __getitem__(self, which: int | str) -> R: ...
-    @overload
-    def __getitem__(self, which: slice) -> Table[R]: ...
-    def __getitem__(self, which: int | str | slice) -> R | Table[R]:
-        if isinstance(which, slice):
-            return Table(self.rows[which], self.title)
-        if not isinstance(which, str):
-            return self.rows[which]
-        found = [row for row in self.rows if getattr(row, "name", None) == which]
-        if len(found) != 1:
-            names = [getattr(row, "name", "") for row in self.rows]
-            raise KeyError(f"{len(found)} rows are called {which!r}; the rows are {names}.")
-        return found[0]
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """Everything found, each once, the gravest first."""
-        seen = {(f.code, f.message): f for row in self.rows for f in _all_findings(row)}
-        return tuple(sorted(seen.values(), key=lambda f: ("issue", "caution", "note").index(f.level)))
-
-    def to_frame(self) -> pl.DataFrame:
-        """One row a result, as a polars frame."""
-        import polars as pl
-
-        return pl.DataFrame([row.record() for row in self.rows])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; what is not finite becomes None."""
-        return {"title": self.title, "rows": [row.to_dict() for row in self.rows]}
-
-    def to_json(self, *, indent: int | None = 2) -> str:
-        """Write the table as JSON; what is not finite becomes null."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    def grid(self) -> str:
-        """The rows and the conditions of their verdicts, as text, without title and findings."""
-        if not self.rows:
-            return "(no rows)"
-        header, body = self._cells()
-        columns = [align(column) for column in zip(header, *body, strict=True)]
-        lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
-        return "\n".join(
-            [*lines, *(textwrap.fill(line, 118, subsequent_indent="  ") for line in self.conditions)]
-        )
-
-    def __str__(self) -> str:
-        notes = [
-            textwrap.fill(
-                f"{_MARK[f.level]} {f.code}  {f.message}{self._whose(f)}", 118, subsequent_indent=" " * 9
-            )
-            for f in self.findings
-        ]
-        return "\n".join([*([self.title] if self.title and self.rows else []), self.grid(), *notes])
-
-    def _repr_html_(self) -> str:
-        if not self.rows:
-            return "<p>(no rows)</p>"
-        header, body = self._cells()
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-        rows = "".join("<tr>" + "".join(map(html_cell, line)) + "</tr>" for line in body)
-        notes = "".join(
-            f"<li><b>{escape(f.code)}</b> {escape(f.level)}: {escape(f.message)}{escape(self._whose(f))}</li>"
-            for f in self.findings
-        )
-        said = "".join(f"<p>{escape(line)}</p>" for line in self.conditions)
-        caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
-        style = "border-spacing: 1em 0"
-        table = f"<table style='{style}'>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        return table + said + (f"<ul>{notes}</ul>" if notes else "")
-
-    @property
-    def conditions(self) -> list[str]:
-        """What the marks beside "trust, if" mean, a line each."""
-        return mark_conditions(self._conditions())[1]
-
-    def marked_cells(self) -> list[dict[str, str]]:
-        """What is shown of each row; "trust, if" with the mark of its condition."""
-        marks, _ = mark_conditions(self._conditions())
-        return [
-            {name: x + mark if x == CONDITIONAL else x for name, x in row.cells().items()}
-            for row, mark in zip(self.rows, marks, strict=True)
-        ]
-
-    def _conditions(self) -> list[str]:
-        trusted = (getattr(row, "verdict", "") == "trust" for row in self.rows)
-        return [
-            getattr(row, "condition", "") if yes else "" for row, yes in zip(self.rows, trusted, strict=True)
-        ]
-
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        cells = self.marked_cells()
-        header = list(dict.fromkeys(name for row in cells for name in row))
-        return header, [[row.get(name, "") for name in header] for row in cells]
-
-    def _whose(self, finding: Finding) -> str:
-        # By what is printed, as in findings: the numbers behind it may differ in the last digit.
-        same = [{(f.code, f.message) for f in _all_findings(row)} for row in self.rows]
-        whose = (
-            row for row, said in zip(self.rows, same, strict=True) if (finding.code, finding.message) in said
-        )
-        names = [str(getattr(row, "name", "")) for row in whose]
-        return "" if len(names) == len(self.rows) else f" [{', '.join(names)}]"
-
-
-_MARK: Mapping[Level, str] = {"issue": "!!", "caution": " !", "note": "  "}
-
-
-def _all_findings(row: Row) -> tuple[Finding, ...]:
-    interval = getattr(row, "interval", None)
-    return row.findings + (interval.findings if interval is not None else ())
 
 
 def percent(level: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caliope._audit._inputs import AuditInputs, check_inputs
+from caliope._audit._progress import show_stages
 from caliope._audit._remedy import examine_practice, extend_models
 from caliope._audit._settings import Progress, Stage, Stages
 from caliope._cache import Cache
@@ -25,7 +27,7 @@ from caliope.checks import Finding
 from caliope.checks._log import check_log
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BehaviourModels:
     """Behaviour models of a log, fitted and compared; made by :func:`compare_behaviour`.
 
@@ -52,6 +54,19 @@ class BehaviourModels:
     findings: tuple[Finding, ...]
     stages: tuple[Stage, ...] = ()
 
+    def __repr__(self) -> str:
+        best = self.comparison.recommended or "none"
+        return (
+            f"BehaviourModels({', '.join(self.fitted)}; recommended: {best}; {len(self.findings)} findings)"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.comparison), *map(str, self.findings)])
+
+    def _repr_html_(self) -> str:
+        found = "".join(f"<li>{escape(str(finding))}</li>" for finding in self.findings)
+        return self.comparison._repr_html_() + (f"<ul>{found}</ul>" if found else "")
+
     @property
     def recommended(self) -> FittedBehaviour:
         """The model that the comparison recommends; raise if it can recommend none."""
@@ -75,7 +90,7 @@ def compare_behaviour(
     level: float = 0.95,
     fit_steps: int | None = None,
     rng: int,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     work: str | Path | Cache | None = None,
 ) -> BehaviourModels:
     """Check a log, and fit and compare models of its behaviour policy: the first stages of an audit.
@@ -103,7 +118,8 @@ def compare_behaviour(
     inputs = check_inputs(
         data, models, gamma=1.0, logged=None, by=by, level=level, fit_steps=fit_steps, rng=rng, work=work
     )
-    return compare_candidates(inputs, Stages(progress))
+    with show_stages(progress) as tell:
+        return compare_candidates(inputs, Stages(tell))
 
 
 def compare_candidates(inputs: AuditInputs, begin: Stages) -> BehaviourModels:

@@ -16,6 +16,7 @@ from caliope._audit._learn import answer_by_folds, check_learner
 from caliope._cache import Cache
 from caliope._clusters import clusters_of_steps
 from caliope._gather import target_probabilities
+from caliope._given_policies import as_policy, describe_form
 from caliope._named_policies import as_coded
 from caliope._policies import MixWithPractice, Relative, TiltOfPractice
 from caliope._ragged import Float, read_only
@@ -64,6 +65,7 @@ class Question:
     learnt_on: Answer
     worst: float | None
     learn: Any = None  # in place of a target
+    form: str = ""  # what was given as the target, in words, where the target does not tell
 
 
 def check_inputs(
@@ -137,7 +139,8 @@ def check_question(
             f"give a target policy or learn, one of the two; got {'none' if learn is None else 'both'}."
         )
     if learn is None:
-        target = as_coded(target, inputs.data)
+        form = describe_form(target)
+        target = as_coded(as_policy(target, inputs.data), inputs.data)
         check_target(inputs.data, target, logged=inputs.only_taken)
         answer = answer_learnt_on(inputs.data, learnt_on, target)
     else:
@@ -146,8 +149,8 @@ def check_question(
             raise TypeError(
                 "learnt_on is answered by learn, which never sees what it is evaluated on: leave it out."
             )
-        answer = answer_by_folds(inputs.data)
-    return Question(target, regressor, n_draws, text, answer, least, learn)
+        form, answer = "", answer_by_folds(inputs.data)
+    return Question(target, regressor, n_draws, text, answer, least, learn, form)
 
 
 def choose_fit_steps(n_steps: int) -> int:

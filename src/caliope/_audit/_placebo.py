@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ _FEATURES = 30  # that a split of a tree looks at
 _BETTER = (0.01, 0.03)  # log loss by which a forest beats the only candidate: a caution, an issue
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Placebo:
     """A negative control: what reweighting makes of predictions that were known before the decision.
 
@@ -66,6 +67,15 @@ class Placebo:
     tests: int
     n: int
     findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        return f"Placebo(value={self.value:.4g}, practice={self.practice:.4g}, z={self.z:.2f}, tests={self.tests})"
+
+    def __str__(self) -> str:
+        return "\n".join([f"Negative control: {self.describe()}.", *map(str, self.findings)])
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
 
     def describe(self) -> str:
         """Say it in one sentence."""

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts
 from caliope._audit._inputs import AuditInputs, check_inputs, check_question
 from caliope._audit._placebo import Placebo, check_underfit, fit_challenger, run_placebo
+from caliope._audit._progress import show_stages
 from caliope._audit._result import Audit
 from caliope._audit._run import run_audit
 from caliope._audit._settings import Progress, Stage, Stages
@@ -30,7 +31,7 @@ from caliope.checks._audit import check_fitted_share, check_logged
 LOOKED_AT = 50_000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PreparedAudit:
     """What is known of a log before any target policy; made by :func:`prepare_audit`.
 
@@ -62,6 +63,9 @@ class PreparedAudit:
     placebo: Placebo
     findings: tuple[Finding, ...]
     stages: tuple[Stage, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"PreparedAudit({self.data!r}, behaviour: {self.comparison.recommended})"
 
     @property
     def data(self) -> Trajectories:
@@ -99,14 +103,14 @@ class PreparedAudit:
         question: str = "",
         learnt_on: Any = None,
         worst: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Audit:
         """Evaluate one target policy; what is known of the log is shared by all of them.
 
         Parameters
         ----------
-        target : Policy, array of shape (N, A), or a policy stated relative to practice (``mix``, ``tilt``)
-            The target policy.
+        target : Policy, array, function, module, or a policy stated relative to practice (``mix``, ``tilt``)
+            The target policy, as for :func:`~caliope.audit`.
         learn : callable, classifier or regressor, optional
             In place of a target its learner, as for :func:`~caliope.audit`.
         regressor : scikit-learn regressor, optional
@@ -119,8 +123,8 @@ class PreparedAudit:
             What the target was learnt on, as for :func:`~caliope.audit`.
         worst : float, optional
             The worst plausible return of a trajectory, as for :func:`~caliope.audit`.
-        progress : callable, optional
-            Called with the name of every stage as it begins.
+        progress : callable or bool, optional
+            As for :func:`~caliope.audit`.
 
         Returns
         -------
@@ -137,7 +141,8 @@ class PreparedAudit:
             worst=worst,
             learn=learn,
         )
-        return run_audit(self, asked, Stages(progress))
+        with show_stages(progress) as tell:
+            return run_audit(self, asked, Stages(tell))
 
 
 def audit(
@@ -160,7 +165,7 @@ def audit(
     recorded_before: Any = None,
     worst: float | None = None,
     rng: int,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     work: str | Path | Cache | None = None,
 ) -> Audit:
     """Estimate what a target policy is worth on a log, and whether the number may be believed.
@@ -174,8 +179,10 @@ def audit(
     ----------
     data : Trajectories
         The log.
-    target : Policy, array of shape (N, A), or a policy stated relative to practice (``mix``, ``tilt``)
-        The target policy.
+    target : Policy, array, function, module, or a policy stated relative to practice (``mix``, ``tilt``)
+        The target policy: a classifier, probabilities of shape (N, A), or recommended actions of shape (N,), in words
+        where those of the log are. Also a function of the log or of its states that returns one of these, a torch
+        module that returns probabilities, or what has ``predict(states)``, such as an algorithm of d3rlpy.
     models : mapping from name to unfitted classifier, optional
         Candidates for the behaviour policy, the simpler ones first; by default
         :func:`~caliope.behaviour.candidate_models`.
@@ -221,8 +228,9 @@ def audit(
         the log.
     rng : int
         Seed; the same one gives the same audit.
-    progress : callable, optional
-        Called with the name of every stage as it begins.
+    progress : callable or bool, optional
+        Called with the name of every stage as it begins. By default a line names the stage in a terminal and in a
+        notebook; True shows it anywhere, False nowhere.
     work : path, optional
         A folder of your own that keeps finished stages: an audit that was stopped, called again, goes on where it was.
         It holds pickles; never use one from somebody else.
@@ -274,7 +282,8 @@ def audit(
         worst=worst,
         learn=learn,
     )
-    return run_audit(_prepare(inputs, Stages(progress)), asked, Stages(progress))
+    with show_stages(progress) as tell:
+        return run_audit(_prepare(inputs, Stages(tell)), asked, Stages(tell))
 
 
 def prepare_audit(
@@ -290,7 +299,7 @@ def prepare_audit(
     ended: Any = None,
     recorded_before: Any = None,
     rng: int,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     work: str | Path | Cache | None = None,
 ) -> PreparedAudit:
     """Fit and compare behaviour models and run the negative control; reusable for several target policies.
@@ -337,7 +346,8 @@ def prepare_audit(
         work=work,
         cluster=cluster,
     )
-    return _prepare(inputs, Stages(progress))
+    with show_stages(progress) as tell:
+        return _prepare(inputs, Stages(tell))
 
 
 def _prepare(inputs: AuditInputs, begin: Stages) -> PreparedAudit:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ _DRAWS = 2000  # multipliers behind the uniform band
 _GAIN = difference(wdr)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reach:
     """The difference from current practice with the new policy in a growing share of the decisions.
 
@@ -70,8 +71,14 @@ class Reach:
         """The difference at one of the shares."""
         return self.table[self.shares.index(share)]
 
+    def __repr__(self) -> str:
+        return f"Reach({len(self.shares)} shares, largest={self.largest}, usable={self.usable})"
+
     def __str__(self) -> str:
         return self.describe()
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.describe())}.</p>{self.table._repr_html_()}"
 
     def describe(self, known: str = "") -> str:
         """Say it in a sentence without capital and full stop; ``known`` is a condition that need not be repeated."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from caliope._audit._benchmark import ColumnStrength, compare_strength
 from caliope._audit._placebo import Placebo
@@ -23,6 +23,9 @@ from caliope._trajectories import Trajectories
 from caliope.calibration._compare import Comparison
 from caliope.checks import Finding, Verdict
 from caliope.sensitivity import Breakdown, Influence, OtherChoice
+
+if TYPE_CHECKING:
+    import polars as pl
 
 HEADLINE = "wdr_capped"  # the row that an audit answers with
 GAIN = "difference_wdr_capped"  # the same minus current practice
@@ -196,8 +199,24 @@ class Audit:
         return lines
 
     def _repr_html_(self) -> str:
-        summary = "".join(f"<p>{escape(line)}</p>" for line in self._summary())
-        return summary + self.table._repr_html_()
+        try:
+            snippet: str = import_module("caliope.report").snippet_html(self)
+        except ModuleNotFoundError:  # without the extra report
+            summary = "".join(f"<p>{escape(line)}</p>" for line in self._summary())
+            snippet = summary + self.table[:3]._repr_html_()
+        return snippet
+
+    def to_frame(self) -> pl.DataFrame:
+        """All estimates, one per row, as a polars frame; ``.to_pandas()`` from there."""
+        return self.table.to_frame()
+
+    def to_markdown(self) -> str:
+        """All estimates as a table in Markdown, as they are printed."""
+        return self.table.to_markdown()
+
+    def to_latex(self) -> str:
+        """All estimates as a table in LaTeX (package booktabs), as they are printed."""
+        return self.table.to_latex()
 
     def require(self, **limits: float) -> Audit:
         """Return the same audit with conditions of your own, each checked; they are printed, and in the JSON.

@@ -267,6 +267,8 @@ def _describe(asked: Question) -> str:
     """The kind of the target policy."""
     if asked.learn is not None:
         return f"learnt across {FOLDS} folds by {name_of_learner(asked.learn)}"
+    if asked.form:
+        return asked.form
     policy = hasattr(asked.target, "predict_proba") or isinstance(asked.target, Relative)
     target = asked.target.policy if isinstance(asked.target, NamedPolicy) else asked.target
     return type(target).__name__ if policy else "probabilities, as an array"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class InfluentialTrajectory:
     effect: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AuditSummary:
     """What a report shows of an audit and no other result holds; its size does not grow with the log.
 
@@ -145,6 +145,9 @@ class AuditSummary:
     ratios: RatioReliability
     confounding: ConfoundingCurve | None
     influential: tuple[InfluentialTrajectory, ...]
+
+    def __repr__(self) -> str:
+        return f"AuditSummary({', '.join(each.name for each in fields(self))})"
 
 
 def summarise(

@@ -137,7 +137,7 @@ def _past_names(data: Trajectories) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ExtendedBehaviour(FittedBehaviour):
     """A fitted behaviour policy that also depends on the past of a trajectory, or on the order of the log.
 

@@ -22,7 +22,7 @@ from caliope._trajectories import Trajectories
 from caliope.checks import B102, Finding
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedBehaviour:
     """A fitted behaviour policy, with its probabilities for the log that it was fitted on.
 
@@ -56,6 +56,10 @@ class FittedBehaviour:
     mode: str
     note: Finding
     data: Trajectories
+
+    def __repr__(self) -> str:
+        model, data = type(self.model).__name__, self.data
+        return f"{type(self).__name__}({model}, mode={self.mode!r}, {len(data)} {data.units}, {data.n_steps} steps)"
 
     @property
     def classes_(self) -> Any:

@@ -55,7 +55,7 @@ _LEGEND = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison(Table[CalibrationRow]):
     """Calibration numbers, one row per model and stratum, with a recommendation.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,7 @@ class Measured:
     inflation: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CalibrationRow:
     """Calibration numbers of one model in one stratum.
 
@@ -143,6 +143,10 @@ class CalibrationRow:
     stratum: str
     measured: Measured
     findings: tuple[Finding, ...] = ()
+
+    def __repr__(self) -> str:
+        found = sum(finding.level != "note" for finding in self.findings)
+        return f"CalibrationRow({self.name!r}: NLL {_format(self.measured.nll)}, {found} findings)"
 
     @property
     def name(self) -> str:
@@ -229,7 +233,7 @@ def _format(x: float, decimals: int = 3) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModelDetails:
     """Curves and tables of one model, for plots and details."""
 
@@ -243,6 +247,9 @@ class ModelDetails:
     nll_split: SplitLoss
     weights: WeightMoments | None  # of the target's weights
     truth: DistanceToTruth | None
+
+    def __repr__(self) -> str:
+        return f"ModelDetails({', '.join(each.name for each in fields(self))})"
 
 
 @dataclass(frozen=True)

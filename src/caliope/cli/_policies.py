@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from caliope._audit._learn import check_learner, soften
+from caliope._given_policies import FORMS, as_policy
 from caliope._policies import Relative, TiltOfPractice, mix, practice, rounded_digits
 from caliope._ragged import Int
 from caliope._trajectories import Trajectories
@@ -179,10 +180,7 @@ def with_actions(data: Trajectories, n_actions: int) -> Trajectories:
 
 # -- policies of Python modules --
 
-_EXPECTED = (
-    "be an object with predict_proba and classes_, a result of mix or tilt, or a function of one argument, the log, "
-    "that returns probabilities (N, A)"
-)
+_EXPECTED = f"be {FORMS}"
 
 
 def import_object(name: str) -> Any:
@@ -207,13 +205,15 @@ def import_object(name: str) -> Any:
 def find_policy(name: str) -> Any:
     """Import a policy; raise unless it is one."""
     found = import_object(name)
-    if not (isinstance(found, Relative) or _gives_probabilities(found) or _takes_a_log(found)):
+    if not (isinstance(found, Relative) or _has_method(found) or _takes_a_log(found)):
         raise TypeError(f"{name} is {_describe(found)}, and a policy must {_EXPECTED}.")
     return found
 
 
-def _gives_probabilities(found: Any) -> bool:
-    return hasattr(found, "predict_proba") and not isinstance(found, type)
+def _has_method(found: Any) -> bool:
+    """Whether it is an object that predicts, or a network."""
+    methods = ("predict_proba", "predict", "forward")
+    return not isinstance(found, type) and any(callable(getattr(found, x, None)) for x in methods)
 
 
 def _takes_a_log(found: Any) -> bool:
@@ -236,16 +236,15 @@ def _describe(found: Any) -> str:
     return f"a {type(found).__name__}"
 
 
-def _call_policy(name: str, function: Any, data: Trajectories) -> Any:
-    """Call a function on the log, and return its probabilities if they are numbers."""
+def _call_policy(name: str, policy: Any, data: Trajectories) -> Any:
+    """The probabilities of a function, module or algorithm on the log."""
+    whose = f"the policy {name}"
     try:
-        probs = np.asarray(function(data))
+        return as_policy(policy, data, name=whose)
+    except (TypeError, ValueError) as error:
+        if str(error).startswith(whose):
+            raise
+        failed = f"{whose} failed on the log: {type(error).__name__}: {error}"
     except Exception as error:
-        raise ValueError(
-            f"the policy {name} failed on the log: {type(error).__name__}: {error}. It must {_EXPECTED}."
-        ) from error
-    if probs.dtype.kind not in "fiub" or probs.ndim != 2:
-        raise TypeError(
-            f"the policy {name} returned an array of {probs.dtype} and shape {probs.shape}; it must {_EXPECTED}."
-        )
-    return probs
+        failed = f"{whose} failed on the log: {type(error).__name__}: {error}"
+    raise ValueError(f"{failed}. It must {_EXPECTED}.")

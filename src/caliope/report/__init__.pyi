@@ -5,3 +5,6 @@ from ._page import (
     report_html as report_html,
     write_report as write_report,
 )
+from ._snippet import (
+    snippet_html as snippet_html,
+)

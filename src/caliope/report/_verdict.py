@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from caliope import plots
+from caliope._audit._reach import Reach
 from caliope._audit._result import Audit
 from caliope._conditions import UNMARKED
 from caliope._results import Estimate, Table, percent
@@ -32,7 +33,7 @@ from caliope.report._blocks import (
     row_panel,
 )
 
-_TITLES: Mapping[Verdict, tuple[str, str]] = {
+TITLES: Mapping[Verdict, tuple[str, str]] = {
     "trust": (
         "Trust, on a condition that no log can show",
         "Every check that this log allows was made, and none failed. Ask those who know the records about the "
@@ -58,14 +59,14 @@ _MORE_DIGITS = 5  # at most, than the intervals deserve
 
 def verdict_section(audit: Audit) -> Section:
     """Whether to believe the estimate, the three numbers that matter, and every reason."""
-    title, text = _TITLES[audit.verdict]
+    title, text = TITLES[audit.verdict]
     by_level = {level: tuple(f for f in audit.findings if f.level == level) for level in _LEVELS}
     reasons = [Reasons(_LEVELS[level], found) for level, found in by_level.items() if found]
     question = audit.settings.question
     blocks = (
         Banner(audit.verdict, title, f"{_condition(audit)}{text}"),
         *((Text(f"The question: {question}"),) if question else ()),
-        _facts(audit),
+        facts_of(audit),
         Text(_sentence(audit)),
         *(
             (Bullets(tuple(f"Required: {x.text}." for x in audit.requirements)),)
@@ -84,7 +85,8 @@ def _condition(audit: Audit) -> str:
     return " ".join(filter(None, [as_sentence(audit.headline.verdict_text), audit.strength_text(), ""]))
 
 
-def _facts(audit: Audit) -> Facts:
+def facts_of(audit: Audit) -> Facts:
+    """The new policy, current practice and their difference, each with its interval."""
     policy, practice, gain = value_texts(audit)
     signs = {1: "above 0", -1: "below 0", 0: "the sign is open", None: "no interval"}
     notes = (
@@ -249,12 +251,19 @@ def reach_section(audit: Audit) -> Section:
         "decisions, and current practice in the others. The band holds for all shares together. In short: "
         f"{found}."
     )
-    figure, axis = panel(height=2.6)
-    plots.reach(found.shares, tuple(found.table), axis)
     rows = [{"share": share} | _record(row) for share, row in zip(found.shares, found.table, strict=True)]
     data = grid("Difference from current practice, by share of the decisions", rows)
     caption = (
         "Difference from current practice against the share of the decisions that follow the new policy."
     )
-    drawing = picture("reach", figure, label="How far the log carries", caption=caption, data=data)
+    drawing = picture(
+        "reach", reach_figure(found), label="How far the log carries", caption=caption, data=data
+    )
     return Section("reach", "Reach", "How far the log carries", (Text(text), drawing))
+
+
+def reach_figure(found: Reach) -> Any:
+    """The difference from current practice by share of the decisions, as a figure."""
+    figure, axis = panel(height=2.6)
+    plots.reach(found.shares, tuple(found.table), axis)
+    return figure

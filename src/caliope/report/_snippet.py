@@ -1,0 +1,59 @@
+"""The first screen of a report for a notebook: verdict, three numbers, one figure, and the gravest findings."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from caliope import plots
+from caliope._audit._result import Audit
+from caliope.checks._registry import Verdict
+from caliope.report._blocks import as_sentence
+from caliope.report._verdict import TITLES, facts_of, reach_figure
+
+_COLOURS: dict[Verdict, str] = {"trust": "#1a7f37", "caution": "#9a6700", "do not trust": "#cf222e"}
+_MOST = 6  # findings
+
+
+def snippet_html(audit: Audit) -> str:
+    """Render the verdict of an audit and its first figure, for a notebook.
+
+    Parameters
+    ----------
+    audit : Audit
+        The result to show; ``write_html`` writes the whole page.
+
+    Returns
+    -------
+    str
+        HTML without script, well under 30 kB.
+
+    Examples
+    --------
+    >>> html = snippet_html(audit)  # doctest: +SKIP
+    """
+    colour = _COLOURS[audit.verdict]
+    title = f"<p style='font-size: 1.2em; color: {colour}'><b>{escape(TITLES[audit.verdict][0])}</b></p>"
+    question = f"<p>{escape(audit.settings.question)}</p>" if audit.settings.question else ""
+    struck = "text-decoration: line-through; " if audit.verdict == "do not trust" else ""
+    facts = "".join(
+        f"<td style='text-align: left; padding-right: 2em'>{escape(fact.name)}<br><b style='{struck * (i != 1)}"
+        f"font-size: 1.4em'>{escape(fact.number)}</b><br>{escape(fact.note)}</td>"
+        for i, fact in enumerate(facts_of(audit).items)
+    )
+    table = f"<table><tr style='background: none'>{facts}</tr></table>"
+    found = [finding for finding in audit.findings if finding.level != "note"]
+    items = "".join(f"<li><b>{f.code}</b> {escape(as_sentence(f.message))}</li>" for f in found[:_MOST])
+    more = f"<li>and {len(found) - _MOST} more</li>" if len(found) > _MOST else ""
+    rest = "<p>print(audit) shows all; audit.write_html('report.html') writes the report.</p>"
+    content = f"{title}{question}{table}{_figure(audit)}<ul>{items}{more}</ul>{rest}"
+    return f"<div style='border-left: 6px solid {colour}; padding-left: 1em'>{content}</div>"
+
+
+def _figure(audit: Audit) -> str:
+    """The figure without header and metadata, on white: its letters are black."""
+    if audit.reach is None:
+        return ""
+    text = plots.svg(reach_figure(audit.reach))
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    return f"<div style='background: white; max-width: 30em'>{text}</div>"
