@@ -18,7 +18,7 @@ MODULES = {
 # lies at the bottom, the checks themselves beside what they check.
 LAYERS = [
     ["checks", "_ragged", "_digits", "_cells", "_conditions"],
-    ["_clusters", "_tables"],
+    ["_clusters", "_identity", "_tables"],
     ["_results"],
     ["_validation"],
     ["_trajectories"],

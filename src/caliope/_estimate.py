@@ -117,7 +117,7 @@ def _widen(
 ) -> tuple[Interval, tuple[Finding, ...]]:
     """Stretch an interval for few clusters, and by the dependence between neighbouring units of the file."""
     interval = stretch_for_clusters(interval, estimator, e)
-    found = find_dependence(e.layout.pool(_influence(estimator, e)))
+    found = find_dependence(_in_file_order(e, e.layout.pool(_influence(estimator, e))))
     if not found.clear:
         return interval, ()
     method = f"{interval.method}, widened {found.factor:.2f} times"
@@ -126,6 +126,15 @@ def _widen(
     return replace(stretch(interval, value, found.factor), method=method), (
         L108.finding("caution", variant, **facts),
     )
+
+
+def _in_file_order(e: Evidence, pooled: Float) -> Float:
+    """What independent units have, in the order in which the first trajectory of each stood in the file."""
+    if e.place is None:
+        return pooled
+    first = np.full(e.layout.n_units, len(e))
+    np.minimum.at(first, e.layout.unit, np.argsort(np.argsort(e.place)))
+    return pooled[np.argsort(first)]
 
 
 def _influence(estimator: Estimator, e: Evidence) -> Float:

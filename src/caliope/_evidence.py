@@ -97,6 +97,8 @@ class Evidence:
     cluster : (n,), optional
         The cluster of each trajectory, by any label; kept as numbers from 0, and as None where every one is alone.
         Resampling draws whole clusters. By default all trajectories are independent.
+    place : (n,), optional
+        Where each trajectory stood in the file; by default they are in its order.
 
     Examples
     --------
@@ -120,6 +122,7 @@ class Evidence:
     features: tuple[str, ...] = ()
     relative: bool = False
     cluster: Int | None = None
+    place: Int | None = None
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
@@ -179,6 +182,7 @@ class Evidence:
             v=None if self.v is None else self.v[rows],
             terminated=None if self.terminated is None else self.terminated[which],
             cluster=None if self.cluster is None else self.cluster[which],
+            place=None if self.place is None else self.place[which],
         )
 
     # -- derived columns: cached, and independent of the counts -------------------------------------------

@@ -123,6 +123,7 @@ def gather(
         features=data.recorded,
         relative=isinstance(target, Relative),
         cluster=data.cluster,
+        place=data.place,
     )
 
 

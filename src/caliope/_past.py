@@ -191,7 +191,8 @@ class Order:
         return np.cos(np.pi * np.arange(1, WAVES + 1) * self.at(calendar)[:, None])
 
 
-def in_file_order(calendar: Float) -> bool:
+def in_file_order(data: Trajectories) -> bool:
     """Whether a calendar only counts the trajectories in their order, as it does where none was given."""
+    calendar = data.calendar if data.place is None else data.calendar[np.argsort(data.place)]
     whole: Int = calendar.astype(np.int64)
     return bool((whole == calendar).all() and (np.diff(whole) > 0).all())

@@ -51,6 +51,23 @@ def check_offsets(offsets: ArrayLike, n_steps: int) -> Int:
     return read_only(given.astype(np.int64))
 
 
+def as_positions(which: Any, n: int) -> Int:
+    """Numbers of the trajectories that a list, a mask or a slice names; raise for others."""
+    if isinstance(which, slice):
+        return np.arange(n)[which]
+    chosen = np.atleast_1d(np.asarray(which))
+    if chosen.dtype == bool:
+        if chosen.shape != (n,):
+            raise IndexError(f"a mask over trajectories must have shape ({n},), got {chosen.shape}.")
+        return np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (len(chosen) and not np.issubdtype(chosen.dtype, np.integer)):
+        raise IndexError("trajectories are chosen by whole numbers, a mask over trajectories, or a slice.")
+    outside = chosen[(chosen < -n) | (chosen >= n)]
+    if len(outside):
+        raise IndexError(f"trajectory {int(outside[0])} is out of range for {n} trajectories.")
+    return np.where(chosen < 0, chosen + n, chosen).astype(np.int64)
+
+
 def column_max(block: Float) -> Float:
     """``block.max(axis=0)``, several rows at once: numpy is slow along a short last axis."""
     rows = max(1, 512 // block.shape[1])

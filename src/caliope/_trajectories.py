@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -13,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caliope._clusters import as_clusters, deal_folds, number_clusters, sample_clusters
-from caliope._ragged import Bool, Float, Int, Ragged, check_offsets, read_only
+from caliope._identity import fingerprints, order_by_hash
+from caliope._ragged import Bool, Float, Int, Ragged, as_positions, check_offsets, read_only
 from caliope._validation import (
     Locator,
     as_action_names,
@@ -61,7 +61,8 @@ class Trajectories:
     feature_names : sequence of str, optional
         Names of the d state columns.
     ids : array-like of shape (n,), optional
-        What the trajectories are called in your own files; used in messages.
+        What the trajectories are called in your own files; used in messages, and in place of the order of the file
+        where chance decides (:meth:`in_fixed_order`).
     calendar : array-like of shape (n,), optional
         When each trajectory began: numbers or datetimes, which become days since 1970. By default the order of the log.
         Practice that changes over time is looked for along it.
@@ -100,6 +101,10 @@ class Trajectories:
     encoder: Any  # of caliope.io; None where no table was read
     ends_stated: bool = field(default=False, init=False)  # whether terminated was given
     cluster: NDArray[Any] | None = None  # (n,)
+    ids_given: bool = field(default=False, init=False)
+    place: Int | None = field(
+        default=None, init=False
+    )  # (n,), in the file; None where that is the order here
 
     def __init__(
         self,
@@ -151,6 +156,8 @@ class Trajectories:
             "encoder": encoder,
             "ends_stated": terminated is not None,
             "cluster": as_clusters(cluster, n, called),
+            "ids_given": ids is not None,
+            "place": None,
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -180,7 +187,7 @@ class Trajectories:
             if which not in self.columns:
                 raise KeyError(f"no column {which!r}; there are {sorted(self.columns)}.")
             return self.columns[which]
-        chosen = _as_positions(which, len(self))
+        chosen = as_positions(which, len(self))
         if len(chosen) == 0:
             raise ValueError("the selection is empty: it names no trajectory.")
         if (np.diff(chosen) == 1).all():
@@ -203,6 +210,7 @@ class Trajectories:
             "ids": read_only(self.ids[run]),
             "calendar": read_only(self.calendar[run]),
             "cluster": None if self.cluster is None else read_only(self.cluster[run]),
+            "place": None if self.place is None else read_only(self.place[run]),
         }
         for name, value in values.items():
             object.__setattr__(part, name, value)
@@ -251,12 +259,30 @@ class Trajectories:
     @cached_property
     def digests(self) -> tuple[bytes, ...]:
         """A fingerprint of what each trajectory holds, rewards included: the same in every selection."""
-        return _fingerprints(self.offsets, self._states_as_float32(), self.actions, self.rewards)
+        return fingerprints(self.offsets, self._states_as_float32(), self.actions, self.rewards)
 
     @cached_property
     def decision_digests(self) -> tuple[bytes, ...]:
         """A fingerprint of the states and actions of each trajectory: the same whatever the rewards are counted in."""
-        return _fingerprints(self.offsets, self._states_as_float32(), self.actions)
+        return fingerprints(self.offsets, self._states_as_float32(), self.actions)
+
+    @cached_property
+    def fixed_order(self) -> Int:
+        """Numbers of the trajectories in the order of a hash, (n,): of the id, or of the content without ids."""
+        rewards = np.split(self.rewards, self.offsets[1:-1])
+        return order_by_hash(
+            self.ids.tolist() if self.ids_given else self.decision_digests,
+            lambda i: (self.decision_digests[i], rewards[i].tolist(), bool(self.terminated[i])),
+        )
+
+    def in_fixed_order(self) -> Trajectories:
+        """The same trajectories in an order that depends on their ids, or contents, and not on that of the file."""
+        order = self.fixed_order
+        if (np.diff(order) > 0).all():
+            return self
+        moved = self[order]
+        object.__setattr__(moved, "place", read_only(order if self.place is None else self.place[order]))
+        return moved
 
     def _states_as_float32(self) -> NDArray[Any]:
         # As float32 a copy in either precision has the same bytes; adding 0 turns -0.0 into 0.0.
@@ -316,7 +342,10 @@ class Trajectories:
             derived |= {"feature_names": None, "encoder": None}
         if changes.get("action_names") is not None:
             derived["n_actions"] = None
-        return replace(self, **derived | changes)
+        changed = replace(self, **derived | changes)
+        object.__setattr__(changed, "ids_given", "ids" in changes or self.ids_given)
+        object.__setattr__(changed, "place", self.place)
+        return changed
 
     def returns(self, gamma: float = 1.0) -> Float:
         r"""Discounted return of each trajectory, :math:`G_i = \sum_t \gamma^t r_t`, (n,)."""
@@ -368,27 +397,3 @@ class Trajectories:
         """
         fold = self.fold_of(k, rng=rng)[self.layout.owner]
         return [(np.flatnonzero(fold != j), np.flatnonzero(fold == j)) for j in range(k)]
-
-
-def _fingerprints(offsets: Int, *columns: NDArray[Any]) -> tuple[bytes, ...]:
-    whole = [np.ascontiguousarray(column) for column in columns]
-    bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-    return tuple(
-        blake2b(b"".join(x[a:b].tobytes() for x in whole), digest_size=16).digest() for a, b in bounds
-    )
-
-
-def _as_positions(which: Any, n: int) -> Int:
-    if isinstance(which, slice):
-        return np.arange(n)[which]
-    chosen = np.atleast_1d(np.asarray(which))
-    if chosen.dtype == bool:
-        if chosen.shape != (n,):
-            raise IndexError(f"a mask over trajectories must have shape ({n},), got {chosen.shape}.")
-        return np.flatnonzero(chosen)
-    if chosen.ndim != 1 or (len(chosen) and not np.issubdtype(chosen.dtype, np.integer)):
-        raise IndexError("trajectories are chosen by whole numbers, a mask over trajectories, or a slice.")
-    outside = chosen[(chosen < -n) | (chosen >= n)]
-    if len(outside):
-        raise IndexError(f"trajectory {int(outside[0])} is out of range for {n} trajectories.")
-    return np.where(chosen < 0, chosen + n, chosen).astype(np.int64)

@@ -216,9 +216,10 @@ def test_the_order_is_that_of_the_calendar():
     order = Order.of(np.array([30.0, 10.0, 20.0, 10.0]))
     assert order.at(np.array([10.0, 20.0, 30.0])) == pytest.approx([0.25, 0.625, 0.875])
     assert order.waves(np.array([20.0]))[0, 1] == pytest.approx(np.cos(2 * np.pi * 0.625))
-    assert in_file_order(np.array([2.0, 3.0, 9.0]))
-    assert not in_file_order(np.array([2.0, 2.0, 9.0]))
-    assert not in_file_order(np.array([0.5, 1.0]))
+    data = simulate(3, 0)
+    for calendar, by_file in (([2, 3, 9], True), ([2, 2, 9], False), ([0.5, 1, 2], False), (None, True)):
+        dated = data.replace(calendar=calendar)
+        assert in_file_order(dated) == in_file_order(dated.in_fixed_order()) == by_file
     assert len(order_functions(simulate(20, 0))[1]) == order_functions(simulate(20, 0))[0].shape[1]
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from caliope._audit._benchmark import ColumnStrength, benchmark_columns, steps_to_use
+from caliope._audit._inputs import target_in_rows
 from caliope._audit._result import LOGGED
-from caliope._policies import MixWithPractice, Relative
 from caliope._ragged import Float
 from caliope._results import Table
 from caliope._trajectories import Trajectories
@@ -33,22 +31,14 @@ def try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherCho
         known = inputs.logged[rows] if inputs.recorded is None else inputs.recorded.part(rows)
         behaviours = {LOGGED: known} | behaviours
     return try_other_choices(
-        part, _in_rows(target, rows), behaviours, gamma=inputs.gamma, q=q[rows], rng=inputs.seed
+        part, target_in_rows(target, rows), behaviours, gamma=inputs.gamma, q=q[rows], rng=inputs.seed
     )
 
 
 def benchmark(data: Trajectories, target: Any) -> tuple[ColumnStrength, ...]:
     """How strong each recorded column would be as an unmeasured confounder, in a long log on a part of it."""
     which = data.subsample(steps_to_use(data))
-    return benchmark_columns(data.part(which), _in_rows(target, data.layout.rows_of(which)))
-
-
-def _in_rows(target: Any, rows: Any) -> Any:
-    """A target for a part of the log: tables are cut, also within a mixture with practice; policies predict."""
-    if isinstance(target, MixWithPractice):
-        return replace(target, policy=_in_rows(target.policy, rows))
-    predicts = hasattr(target, "predict_proba") or hasattr(target, "on") or isinstance(target, Relative)
-    return target if predicts else np.asarray(target)[rows]
+    return benchmark_columns(data.part(which), target_in_rows(target, data.layout.rows_of(which)))
 
 
 def comparable_values(others: Table[OtherChoice], prepared: PreparedAudit) -> list[float]:

@@ -190,8 +190,12 @@ def _name_row(row: CalibrationRow, data: Trajectories) -> CalibrationRow:
 def name_facts(finding: Finding, data: Trajectories) -> Finding:
     """A finding in the words of the log: its unit, the ids of its trajectories, the names of its actions."""
     names: dict[str, Any] = {"unit": data.unit}
-    if "trajectory" in finding.facts:
-        names["trajectory_name"] = str(data.ids[int(finding.facts["trajectory"])])
+    if "trajectory" in finding.facts and "trajectory_name" not in finding.facts:
+        i = int(finding.facts["trajectory"])
+        names |= {
+            "trajectory": i if data.place is None else int(data.place[i]),
+            "trajectory_name": str(data.ids[i]),
+        }
     if "action" in finding.facts and data.action_names is not None:
         names["action_name"] = repr(data.action_names[int(finding.facts["action"])])
     return finding.with_facts(**names)

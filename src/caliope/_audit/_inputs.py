@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from caliope._gather import target_probabilities
 from caliope._given_policies import as_policy, describe_form
 from caliope._named_policies import as_coded
 from caliope._policies import MixWithPractice, Relative, TiltOfPractice
-from caliope._ragged import Float, read_only
+from caliope._ragged import Float, Int, read_only
 from caliope._recorded import RecordedPractice, as_recorded, taken_of
 from caliope._trajectories import Trajectories
 from caliope._validation import check_gamma, unmasked
@@ -33,9 +33,13 @@ _METHODS = ("fit", "get_params", "predict_proba")  # of a behaviour model
 
 @dataclass(frozen=True, eq=False)
 class AuditInputs:
-    """What an audit is made of before any target policy: the log, the candidates, and the settings."""
+    """What an audit is made of before any target policy: the log, the candidates, and the settings.
 
-    data: Trajectories
+    An audit works on the trajectories in a fixed order. So folds, samples, resamples and fits are the same in whatever
+    order they were given.
+    """
+
+    data: Trajectories  # in the fixed order
     models: Mapping[str, Any] | None
     gamma: float
     logged: Float | None  # (N,), read-only copy
@@ -46,6 +50,7 @@ class AuditInputs:
     ended: Answer
     recorded_before: Answer
     cache: Cache = field(repr=False)  # for what depends on the log
+    given: Trajectories  # in the order of the file
     recorded: RecordedPractice | None = None  # the probabilities of all actions, where they were recorded
 
     @property
@@ -105,10 +110,16 @@ def check_inputs(
     strata, (known, recorded) = as_strata(data, by), as_logged(data, logged)
     data, ends = answer_ended(data, ended)
     before = answer_recorded_before(data, recorded_before)
-    cache = Cache.of(work).keyed(data)
+    fixed = data.in_fixed_order()
+    if fixed is not data:
+        rows = data.layout.rows_of(data.fixed_order)
+        strata = None if strata is None else strata[rows]
+        known = None if known is None else read_only(known[rows])
+        recorded = None if recorded is None else recorded.part(rows)
+    cache = Cache.of(work).keyed(fixed)
     cache.keyed(models or {})  # raised now if a model cannot be kept, and not after the fits
     return AuditInputs(
-        data, models, gamma, known, strata, level, steps, int(rng), ends, before, cache, recorded
+        fixed, models, gamma, known, strata, level, steps, int(rng), ends, before, cache, data, recorded
     )
 
 
@@ -140,9 +151,11 @@ def check_question(
         )
     if learn is None:
         form = describe_form(target)
-        target = as_coded(as_policy(target, inputs.data), inputs.data)
-        check_target(inputs.data, target, logged=inputs.only_taken)
-        answer = answer_learnt_on(inputs.data, learnt_on, target)
+        target = as_coded(as_policy(target, inputs.given), inputs.given)
+        check_target(inputs.given, target, logged=inputs.only_taken)
+        answer = answer_learnt_on(inputs.given, learnt_on, target)
+        if inputs.given is not inputs.data:
+            target = target_in_rows(target, inputs.given.layout.rows_of(inputs.given.fixed_order))
     else:
         check_learner(learn)
         if learnt_on is not None:
@@ -212,6 +225,14 @@ def check_target(data: Trajectories, target: Any, *, logged: bool) -> None:
         target_probabilities(first, policy)
     else:
         target_probabilities(data, policy)
+
+
+def target_in_rows(target: Any, rows: Int) -> Any:
+    """A target for a part of the log: tables are cut, also within a mixture with practice; policies predict."""
+    if isinstance(target, MixWithPractice):
+        return replace(target, policy=target_in_rows(target.policy, rows))
+    predicts = hasattr(target, "predict_proba") or hasattr(target, "on") or isinstance(target, Relative)
+    return target if predicts else np.asarray(target)[rows]
 
 
 def as_logged(data: Trajectories, logged: ArrayLike | None) -> tuple[Float | None, RecordedPractice | None]:

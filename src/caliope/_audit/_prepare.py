@@ -38,7 +38,8 @@ class PreparedAudit:
     Attributes
     ----------
     inputs : AuditInputs
-        The log and the settings, validated.
+        The log and the settings, validated. The log is in a fixed order, ``data``, in which everything here is; what
+        :meth:`audit` returns is in the order that was given.
     models : BehaviourModels
         The candidates, fitted and compared.
     chosen : FittedBehaviour
@@ -69,7 +70,7 @@ class PreparedAudit:
 
     @property
     def data(self) -> Trajectories:
-        """The log."""
+        """The log, in an order that does not depend on that of the file."""
         return self.inputs.data
 
     @property
@@ -255,7 +256,7 @@ def audit(
     >>> models = {"frequencies": TabularFrequencies(), "logistic": LogisticRegression()}
     >>> result = audit(data, policy, models, regressor=TabularRegressor(), n_draws=20, rng=0)
     >>> round(result.headline.value, 2), result.verdict
-    (0.52, 'caution')
+    (0.53, 'caution')
     """
     inputs = check_inputs(
         data,

@@ -11,6 +11,7 @@ from caliope._audit._answers import Answers
 from caliope._audit._basis import Basis, gather_basis
 from caliope._audit._choices import benchmark, comparable_values, try_others
 from caliope._audit._compare import name_facts, random_stream
+from caliope._audit._given_order import in_given_order
 from caliope._audit._inputs import Question
 from caliope._audit._learn import (
     FOLDS,
@@ -98,7 +99,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         *by_folds,
         *answers.findings,
     )
-    return Audit(
+    found = Audit(
         table=replace(table, rows=tuple(_attach(row, findings, answers, data) for row in rows)),
         comparison=prepared.comparison,
         placebo=prepared.placebo,
@@ -116,6 +117,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         settings=_settings(prepared, asked, basis.how, answers),
         stages=(*prepared.stages, *begin.done),
     )
+    return in_given_order(found, inputs.given)
 
 
 def _find_support(prepared: PreparedAudit, basis: Basis) -> Support:

@@ -46,7 +46,7 @@ class Extension:
         """The columns for a log and all parts of it; ranks are those in the whole of it."""
         if not order:
             return cls(past)
-        by_file = in_file_order(data.calendar)
+        by_file = in_file_order(data)
         return cls(past, Order.of(data.calendar), frozenset(data.decision_digests) if by_file else None)
 
     @property

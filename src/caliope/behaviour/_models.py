@@ -187,7 +187,8 @@ def candidate_models(data: Trajectories, *, random_state: int = 0) -> Mapping[st
     ['frequencies', 'logistic', 'neighbours', 'forest', 'pool and neighbours']
     """
     members = default_models(random_state=random_state)
-    sample = data.states[: 20 * _FEW_STATES]
+    first = data.layout.rows_of(data.fixed_order[: 20 * _FEW_STATES])
+    sample = data.states[first[: 20 * _FEW_STATES]]
     models: dict[str, Any] = {}
     if len(np.unique(sample, axis=0)) <= _FEW_STATES:
         models["frequencies"] = TabularFrequencies()

@@ -105,7 +105,7 @@ def _report_cycle(data: Trajectories, proba: Float, *, whole: bool) -> tuple[Fin
     size = float(np.sqrt(2 * power * (proba[:, action] * (1 - proba[:, action])).mean() / data.n_steps))
     if tests * np.exp(-power) > _LEVEL or size < _SMALL:
         return ()
-    place = "file" if in_file_order(data.calendar) else "calendar"
+    place = "file" if in_file_order(data) else "calendar"
     # In a sample of a long log the period is that of the sample.
     cycle = f"a cycle of {period:.3g} {data.units}" if whole else "a cycle"
     where = f"in {cycle} of the {place}"
@@ -275,7 +275,7 @@ def _name_pairs(actions: Sequence[str], count: int) -> list[str]:
 def order_functions(data: Trajectories) -> tuple[Float, list[str]]:
     """Cosines of the order of trajectories, alone and times the features, (N, F), and in words."""
     calendar = data.calendar
-    owner, place = data.layout.owner, "file" if in_file_order(calendar) else "calendar"
+    owner, place = data.layout.owner, "file" if in_file_order(data) else "calendar"
     waves = -Order.of(calendar).waves(calendar)
     x = _standardise(data.states[:, :FEATURES].astype(np.float64))
     names = data.feature_names[:FEATURES]

@@ -74,7 +74,8 @@ def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
     _refuse_single(data)
     _refuse_huge(data)
     notes = _inference_notes(study, named, guess) | data.encoder.describe()
-    return ReadLog(data, show_settings(named) | notes, tuple(notes))
+    # In the order in which an audit works: it would else make a second copy.
+    return ReadLog(data.in_fixed_order(), show_settings(named) | notes, tuple(notes))
 
 
 # -- which columns --

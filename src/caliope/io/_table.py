@@ -214,7 +214,7 @@ def read_table(
         rewards,
         plan.offsets,
         feature_names=encoder.feature_names,
-        ids=plan.ids,
+        ids=None if episode is None else plan.ids,  # rows have no name of their own
         n_actions=count,
         terminated=None if terminated is None else _terminated(columns[terminated]),
         columns={name: filled.kept[name] for name in roles.keep},
