@@ -266,7 +266,7 @@ def test_what_was_logged_is_copied_and_has_no_mask(log):
     given = log["behaviour"].copy()
     ready = prepare_audit(log, MODELS, logged=given, rng=0)
     given[:] = 0.5
-    assert ready.logged == pytest.approx(log["behaviour"])
+    assert ready.logged == pytest.approx(ready.data["behaviour"])
     with pytest.raises(ValueError, match="logged has masked entries"):
         prepare_audit(log, MODELS, logged=np.ma.masked_less(log["behaviour"], 0.3), rng=0)
 

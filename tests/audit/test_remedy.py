@@ -152,9 +152,8 @@ def test_logged_probabilities_are_not_tested(habit):
 
 @pytest.mark.slow
 def test_a_long_log_is_fitted_on_a_part():
-    data = simulate(1500, 1, habit=0.8, drift=2.5)
-    prepared = cal.prepare_audit(data, MODELS, fit_steps=3000, rng=0)
-    chosen = prepared.chosen
+    prepared = cal.prepare_audit(simulate(1500, 1, habit=0.8, drift=2.5), MODELS, fit_steps=3000, rng=0)
+    data, chosen = prepared.data, prepared.chosen
     assert chosen.added == "history and order"
     assert len(prepared.models.fitted_on) == 750
     assert chosen.data is data
