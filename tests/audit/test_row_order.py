@@ -166,7 +166,23 @@ def test_what_is_given_and_returned_by_step_keeps_the_order_of_the_file(log):
     agree(told(mixed[0]), told(mixed[1]))
 
 
-def test_a_policy_is_learnt_and_restricted_alike_in_any_order(log):
+def test_recorded_probabilities_of_all_actions_keep_the_order_of_the_file(log):
+    table = ward.PRACTICE[log.states[:, 0].astype(int)]
+    advice = POLICY.predict_proba(log.states).argmax(axis=1)
+    order = np.random.default_rng(5).permutation(N)
+    rows = log.layout.rows_of(order)
+    settings = {"models": {"logistic": LogisticRegression()}, "n_draws": 20, "rng": 0}
+    one = cal.audit(log, cal.mix(cal.practice, advice, 0.3), logged=table, **settings)
+    two = cal.audit(log[order], cal.mix(cal.practice, advice[rows], 0.3), logged=table[rows], **settings)
+    agree(told(one), told(two))
+    assert one.behaviour_probs == pytest.approx(table)
+    assert two.behaviour_probs == pytest.approx(table[rows])
+    uniform = np.full(table.shape, 1 / 3)
+    assert (one.support.restrict(uniform)[rows] == two.support.restrict(uniform)).all()
+    assert two.support.practice.table == pytest.approx(table[rows])
+
+
+def test_a_policy_is_learnt_alike_in_any_order(log):
     order = np.random.default_rng(4).permutation(N)
     learner = RandomForestClassifier(5, min_samples_leaf=20, random_state=0)
     settings = {"models": {"logistic": LogisticRegression()}, "n_draws": 20, "rng": 0}
