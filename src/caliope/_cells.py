@@ -87,3 +87,16 @@ def latex_text(text: str) -> str:
 
 def _is_numeric(cells: Sequence[str]) -> bool:
     return all(re.fullmatch(_NUMERIC, cell) for cell in cells)
+
+
+def shortened(text: str, most: int) -> str:
+    """A name that fits, without its middle: names are somebody's data, of any length, and often differ at the end.
+
+    >>> shortened("a very long name, number 12", 16)
+    'a very lo…ber 12'
+    """
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    tail = most * 2 // 5
+    return f"{text[: most - 1 - tail]}…{text[-tail:]}"

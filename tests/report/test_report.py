@@ -16,9 +16,10 @@ from caliope._audit._summary import QUANTILES, overlap, summarise, weight_shares
 from caliope._evidence import Evidence
 from caliope._trajectories import Trajectories
 from caliope.checks import find
+from caliope.plots._figures import label_text, label_texts
 from caliope.report import report_html, write_report
 from caliope.report._behaviour import placebo_section
-from caliope.report._blocks import Codes, Text, as_sentence, grid, label_text, label_texts
+from caliope.report._blocks import Codes, Text, as_sentence, grid
 from caliope.report._sensitivity import codes_section, confounding_section, limits_section
 from caliope.report._verdict import value_texts
 from caliope.report._weights import actions_section, factor_names, overlap_section

@@ -206,6 +206,48 @@ class Audit:
             snippet = summary + self.table[:3]._repr_html_()
         return snippet
 
+    def plot(self, name: str = "values") -> Any:
+        """Draw one figure of the report; a notebook shows it, and ``.savefig("figure.pdf")`` writes it (extra report).
+
+        Parameters
+        ----------
+        name : str
+            Name of the figure, as in the JSON: "values", "reach", "likelihoods", "fan", ...; a wrong one lists them.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not known to pyplot.
+        """
+        figures = import_module("caliope.report").draw_figures(self)
+        if name not in figures:
+            raise ValueError(f"the figures of this audit are {', '.join(figures)}; got {name!r}.")
+        return figures[name]
+
+    def save_figures(self, folder: str | Path, *, format: str = "pdf") -> list[Path]:
+        """Write all figures of the report to a folder, which is made if need be (extra report).
+
+        Parameters
+        ----------
+        folder : path
+            Where to write them.
+        format : str
+            What matplotlib writes: "pdf", "png", "svg".
+
+        Returns
+        -------
+        list of Path
+            One file per figure, by its name.
+        """
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        files = []
+        for name, figure in import_module("caliope.report").draw_figures(self).items():
+            figure.patch.set_visible(True)  # a page has a background of its own, a file has not
+            files.append(place / f"{name}.{format}")
+            figure.savefig(files[-1], dpi=200)
+        return files
+
     def to_frame(self) -> pl.DataFrame:
         """All estimates, one per row, as a polars frame; ``.to_pandas()`` from there."""
         return self.table.to_frame()

@@ -1,12 +1,24 @@
+from ._audits import (
+    action_shares as action_shares,
+    choices as choices,
+    confounding as confounding,
+    effective_sizes as effective_sizes,
+    overlap as overlap,
+    reach as reach,
+    weight_fan as weight_fan,
+    weight_means as weight_means,
+)
 from ._charts import (
-    COLOURS as COLOURS,
-    GREY as GREY,
     action_map as action_map,
     bar_list as bar_list,
     cells as cells,
     grouped_bars as grouped_bars,
-    panels as panels,
     points as points,
+)
+from ._figures import (
+    COLOURS as COLOURS,
+    GREY as GREY,
+    panels as panels,
     svg as svg,
 )
 from ._results import (
@@ -15,8 +27,5 @@ from ._results import (
     likelihoods as likelihoods,
     paper_distances as paper_distances,
     ratio_reliability as ratio_reliability,
-    reach as reach,
     reliability as reliability,
-    weight_fan as weight_fan,
-    weight_means as weight_means,
 )

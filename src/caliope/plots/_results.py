@@ -7,34 +7,43 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
 
-from caliope._conditions import UNMARKED
 from caliope._results import Estimate
 from caliope.calibration._reliability import RatioReliability, ReliabilityCurve
 from caliope.calibration._result import CalibrationRow
 from caliope.calibration._scores import ALL
 from caliope.calibration._tests import BalanceTable
-from caliope.plots._charts import COLOURS, GREY, grouped_bars
+from caliope.plots._charts import grouped_bars
+from caliope.plots._figures import (
+    COLOURS,
+    GREY,
+    figure_of,
+    label_texts,
+    own_axis,
+    plain_ticks,
+    row_size,
+    width_of,
+)
 
 
-def reliability(curve: ReliabilityCurve, axis: Axes, *, label: str = "", colour: str = COLOURS[0]) -> Axes:
+def reliability(
+    curve: ReliabilityCurve, axis: Axes | None = None, *, label: str = "", colour: str = COLOURS[0]
+) -> Axes:
     """Draw observed frequencies against predicted probabilities; a right model lies on the diagonal.
 
     Parameters
     ----------
     curve : ReliabilityCurve
         From :func:`caliope.calibration.reliability_curve`.
-    axis : matplotlib.axes.Axes
-        Where to draw.
+    axis : matplotlib.axes.Axes, optional
+        Where to draw; by default a figure of its own.
     label, colour : str
         Entry in the legend, and colour of the curve.
 
     Returns
     -------
     Axes
-        The same axis.
+        The axis.
 
     Examples
     --------
@@ -45,6 +54,7 @@ def reliability(curve: ReliabilityCurve, axis: Axes, *, label: str = "", colour:
     >>> reliability(curve, axes[0, 0]).get_ylabel()
     'observed frequency'
     """
+    axis = own_axis(axis)
     top = float(max(curve.predicted.max(), curve.observed.max()))
     axis.plot([0, top], [0, top], color=GREY, linewidth=0.8, zorder=1)
     axis.plot(curve.predicted, curve.observed, "o-", color=colour, markersize=3, linewidth=1, label=label)
@@ -53,7 +63,7 @@ def reliability(curve: ReliabilityCurve, axis: Axes, *, label: str = "", colour:
 
 
 def ratio_reliability(
-    ratios: RatioReliability, axis: Axes, *, label: str = "", colour: str = COLOURS[0]
+    ratios: RatioReliability, axis: Axes | None = None, *, label: str = "", colour: str = COLOURS[0]
 ) -> Axes:
     """Draw weighted over expected occurrences of actions by importance ratio; they are 1 if the model is right.
 
@@ -61,15 +71,15 @@ def ratio_reliability(
     ----------
     ratios : RatioReliability
         From :func:`caliope.calibration.ratio_reliability`; bars are two standard errors.
-    axis : matplotlib.axes.Axes
-        Where to draw.
+    axis : matplotlib.axes.Axes, optional
+        Where to draw; by default a figure of its own.
     label, colour : str
         Entry in the legend, and colour of the points.
 
     Returns
     -------
     Axes
-        The same axis.
+        The axis.
 
     Examples
     --------
@@ -81,29 +91,32 @@ def ratio_reliability(
     >>> ratio_reliability(ratios, axes[0, 0]).get_xscale()
     'log'
     """
+    axis = own_axis(axis)
     axis.axhline(1, color=GREY, linewidth=0.8, zorder=1)
     style = {"color": colour, "markersize": 3, "linewidth": 1, "label": label}
     axis.errorbar(ratios.ratio, ratios.observed, yerr=2 * ratios.se, fmt="o", **style)  # type: ignore[arg-type]
     axis.set(xscale="log", xlabel="predicted importance ratio", ylabel="weighted occurrences / expected")
+    if len(ratios.ratio):
+        plain_ticks(axis, float(ratios.ratio.min()), float(ratios.ratio.max()))
     return axis
 
 
-def balance(table: BalanceTable, axis: Axes, *, most: int = 25) -> Axes:
+def balance(table: BalanceTable, axis: Axes | None = None, *, most: int = 25) -> Axes:
     """Draw the correlation of a model's residuals with functions of the state, as z per action and function.
 
     Parameters
     ----------
     table : BalanceTable
         From :func:`caliope.calibration.balance_table`.
-    axis : matplotlib.axes.Axes
-        Where to draw; it must belong to a figure, which gets a colour bar.
+    axis : matplotlib.axes.Axes, optional
+        Where to draw, in a figure that gets a colour bar; by default a figure of its own.
     most : int
         Number of functions to draw, those with the largest absolute z.
 
     Returns
     -------
     Axes
-        The same axis.
+        The axis.
 
     Examples
     --------
@@ -116,29 +129,31 @@ def balance(table: BalanceTable, axis: Axes, *, most: int = 25) -> Axes:
     'action'
     """
     order = np.argsort(-np.abs(table.z).max(axis=0), kind="stable")[:most]
-    z = table.z[:, order]
+    z, names = table.z[:, order], [table.functions[i] for i in order]
+    axis = own_axis(axis, width=2.2 + 0.2 * len(order), height=1.2 + 0.25 * len(z) + width_of(names))
     limit = float(max(np.abs(z).max(), 1.0))
     image = axis.imshow(z, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
-    axis.set_xticks(range(len(order)), [table.functions[i] for i in order], rotation=90, fontsize=6)
+    axis.set_xticks(range(len(order)), label_texts(names), rotation=90, fontsize=7)
+    axis.set_yticks(range(len(z)))
     axis.set(ylabel="action", title=f"largest |z| {table.largest.value:.1f}, p = {table.p_value:.3f}")
-    _figure_of(axis).colorbar(image, ax=axis, label="z")
+    figure_of(axis).colorbar(image, ax=axis, label="z")
     return axis
 
 
-def paper_distances(rows: Iterable[CalibrationRow], axis: Axes) -> Axes:
+def paper_distances(rows: Iterable[CalibrationRow], axis: Axes | None = None) -> Axes:
     """Draw the total variation of each model per stratum as in Raghu et al. (2018); lines show that of a right model.
 
     Parameters
     ----------
     rows : iterable of CalibrationRow
         A :class:`caliope.calibration.Comparison`, or some of its rows. Without strata the whole log is drawn.
-    axis : matplotlib.axes.Axes
-        Where to draw.
+    axis : matplotlib.axes.Axes, optional
+        Where to draw; by default a figure of its own.
 
     Returns
     -------
     Axes
-        The same axis.
+        The axis.
 
     Examples
     --------
@@ -163,20 +178,20 @@ def paper_distances(rows: Iterable[CalibrationRow], axis: Axes) -> Axes:
     return axis
 
 
-def likelihoods(rows: Iterable[CalibrationRow], axis: Axes) -> Axes:
+def likelihoods(rows: Iterable[CalibrationRow], axis: Axes | None = None) -> Axes:
     """Draw the log loss of each model with its confidence interval, in the given order.
 
     Parameters
     ----------
     rows : iterable of CalibrationRow
         One row per model, such as ``comparison.overall()``; rows without a finite log loss are left out.
-    axis : matplotlib.axes.Axes
-        Where to draw.
+    axis : matplotlib.axes.Axes, optional
+        Where to draw; by default a figure of its own.
 
     Returns
     -------
     Axes
-        The same axis.
+        The axis.
 
     Examples
     --------
@@ -191,6 +206,7 @@ def likelihoods(rows: Iterable[CalibrationRow], axis: Axes) -> Axes:
     """
     drawn = [row for row in rows if np.isfinite(row.measured.nll)]
     ends = [row.measured.nll_interval for row in drawn]
+    axis = own_axis(axis, **row_size([row.model for row in drawn]))
     _dots([row.model for row in drawn], [row.measured.nll for row in drawn], ends, axis)
     axis.set(xlabel="log loss")
     return axis
@@ -198,28 +214,33 @@ def likelihoods(rows: Iterable[CalibrationRow], axis: Axes) -> Axes:
 
 def estimates(
     rows: Iterable[Estimate],
-    axis: Axes,
+    axis: Axes | None = None,
     *,
     truth: float | None = None,
     colours: Mapping[str, str] | None = None,
+    differences: bool = False,
 ) -> Axes:
     """Draw each estimate with its confidence interval; those not to be trusted are grey, without one.
+
+    Values and differences are never drawn on one axis.
 
     Parameters
     ----------
     rows : iterable of Estimate
         The table of :func:`caliope.estimate`, or some of its rows; those without a finite value are left out.
-    axis : matplotlib.axes.Axes
-        Where to draw.
+    axis : matplotlib.axes.Axes, optional
+        Where to draw; by default a figure of its own.
     truth : float, optional
         The true value, drawn as a line.
     colours : mapping from name to colour, optional
         Colours of single estimates.
+    differences : bool
+        Whether to draw the differences from current practice instead of the values, where there are both.
 
     Returns
     -------
     Axes
-        The same axis.
+        The axis.
 
     Examples
     --------
@@ -233,7 +254,8 @@ def estimates(
     >>> len(estimates(table, axes[0, 0], truth=0.5).lines)
     3
     """
-    drawn = [row for row in rows if np.isfinite(row.value)]
+    drawn, about = _of_one_kind([row for row in rows if np.isfinite(row.value)], differences)
+    axis = own_axis(axis, **row_size([row.label for row in drawn]))
     shown = [
         GREY if row.verdict == "do not trust" else (colours or {}).get(row.name, COLOURS[0]) for row in drawn
     ]
@@ -241,81 +263,19 @@ def estimates(
     _dots([row.label for row in drawn], values, ends, axis, shown)
     if truth is not None:
         axis.axvline(truth, color=COLOURS[1], linewidth=0.9, linestyle="--", zorder=1)
-    axis.set(xlabel="value")
+    if about != "value":
+        axis.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+    axis.set(xlabel=about)
     return axis
 
 
-def weight_means(steps: ArrayLike, mean: ArrayLike, se: ArrayLike, axis: Axes) -> Axes:
-    """Draw the mean weight at every step with two standard errors; it is 1 if the model is right.
-
-    Parameters
-    ----------
-    steps, mean, se : array-like of shape (T,)
-        Numbers of the steps, mean weights and their standard errors.
-    axis : matplotlib.axes.Axes
-        Where to draw.
-
-    Returns
-    -------
-    Axes
-        The same axis.
-
-    Examples
-    --------
-    >>> from caliope import plots
-    >>> figure, axes = plots.panels()
-    >>> weight_means([1, 2, 3], [1.0, 0.9, 1.2], [0.05, 0.1, 0.3], axes[0, 0]).get_ylabel()
-    'mean weight'
-    """
-    axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--", zorder=1)
-    style = {"color": COLOURS[0], "markersize": 3, "linewidth": 1}
-    error = 2 * np.asarray(se, dtype=float)
-    axis.errorbar(np.asarray(steps), np.asarray(mean, float), yerr=error, fmt="o-", **style)  # type: ignore[arg-type]
-    axis.set(xlabel="step", ylabel="mean weight", ylim=(min(0.0, axis.get_ylim()[0]), None))
-    return axis
-
-
-def weight_fan(steps: ArrayLike, levels: Sequence[float], log10: ArrayLike, axis: Axes) -> Axes:
-    """Draw quantiles of the weights over time as nested bands around the median.
-
-    Parameters
-    ----------
-    steps : array-like of shape (T,)
-        Numbers of the steps.
-    levels : sequence of float
-        Levels of the quantiles, in rising order and symmetric around 0.5.
-    log10 : array-like of shape (levels, T)
-        Quantiles of the logarithms to base 10; a weight of 0 (-inf) is drawn at the lower edge.
-    axis : matplotlib.axes.Axes
-        Where to draw.
-
-    Returns
-    -------
-    Axes
-        The same axis.
-
-    Examples
-    --------
-    >>> from caliope import plots
-    >>> figure, axes = plots.panels()
-    >>> axis = weight_fan([1, 2], (0.1, 0.5, 0.9), [[-0.5, -np.inf], [0.0, -0.8], [0.5, 3.0]], axes[0, 0])
-    >>> [text.get_text() for text in axis.get_legend().get_texts()]
-    ['10 to 90%', 'median']
-    """
-    time, given = np.asarray(steps), np.asarray(log10, dtype=float)
-    finite = given[np.isfinite(given)]
-    q = np.maximum(given, float(finite.min()) - 0.5 if len(finite) else -1.0)
-    for i in range(len(levels) // 2):
-        label = f"{100 * levels[i]:g} to {100 * levels[-1 - i]:g}%"
-        style = {"color": COLOURS[0], "alpha": 0.2 + 0.15 * i, "linewidth": 0}
-        axis.fill_between(time, q[i], q[-1 - i], label=label, **style)  # type: ignore[arg-type]
-    if len(levels) % 2:
-        middle = q[len(levels) // 2]
-        axis.plot(time, middle, "o-", color=COLOURS[0], linewidth=1.5, markersize=2, label="median")
-    axis.axhline(0, color=GREY, linewidth=0.8, linestyle="--")
-    axis.set(xlabel="step", ylabel="weight, powers of ten")
-    axis.legend(fontsize=7, frameon=False, loc="best")
-    return axis
+def _of_one_kind(rows: list[Estimate], differences: bool) -> tuple[list[Estimate], str]:
+    """Values or differences among estimates, and what their axis shows; the only kind where there is one."""
+    gains = [row for row in rows if row.name.startswith("difference_")]
+    values = [row for row in rows if not row.name.startswith("difference_")]
+    if gains and (differences or not values):
+        return gains, "difference from current practice"
+    return values, "value"
 
 
 def _dots(
@@ -328,56 +288,3 @@ def _dots(
         axis.plot(value, i, "o", color=colour, markersize=5)
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.5, -0.5)
-
-
-def _figure_of(axis: Axes) -> Figure:
-    figure = axis.get_figure(root=True)
-    if figure is None:
-        raise ValueError("the axis belongs to no figure: make one with panels().")
-    return figure
-
-
-def reach(shares: Sequence[float], rows: Sequence[Estimate], axis: Axes) -> Axes:
-    """Draw the difference from current practice against the share of the decisions that follow the new policy.
-
-    Parameters
-    ----------
-    shares : sequence of float
-        The shares, rising.
-    rows : sequence of Estimate
-        The difference at each share. Its colour shows the verdict; its interval becomes the band, unless withheld.
-    axis : matplotlib.axes.Axes
-        Where to draw.
-
-    Returns
-    -------
-    Axes
-        The same axis.
-
-    Examples
-    --------
-    >>> from caliope import plots
-    >>> from caliope._results import Interval
-    >>> figure, axes = plots.panels()
-    >>> row = Estimate("share_0.1", "a tenth", 0.2, Interval(0.1, 0.3, 0.95), 100, 90.0)
-    >>> reach([0.1], [row], axes[0, 0]).get_xlabel()
-    'share of the decisions that follow the new policy'
-    """
-    low, high = ([getattr(row.shown, end) for row in rows] for end in ("low", "high"))
-    axis.axhline(0, color=GREY, linewidth=0.8, zorder=1)
-    axis.fill_between(shares, low, high, color=COLOURS[0], alpha=0.15, linewidth=0)
-    axis.plot(shares, [row.value for row in rows], color=GREY, linewidth=0.8, zorder=2)
-    for verdict, (colour, marker) in _VERDICTS.items():
-        part = [(share, row.value) for share, row in zip(shares, rows, strict=True) if row.verdict == verdict]
-        if part:
-            label = UNMARKED if verdict == "trust" else verdict
-            axis.plot(*zip(*part, strict=True), marker, color=colour, markersize=5, label=label, zorder=3)
-    axis.set(
-        xlabel="share of the decisions that follow the new policy", ylabel="difference from current practice"
-    )
-    axis.legend(fontsize=7, frameon=False)
-    return axis
-
-
-# A shape of its own for each verdict: colour alone does not reach every reader.
-_VERDICTS = {"trust": (COLOURS[0], "o"), "caution": (COLOURS[1], "s"), "do not trust": (GREY, "x")}

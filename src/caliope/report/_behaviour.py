@@ -14,13 +14,14 @@ from caliope.calibration._reliability import RatioReliability, ReliabilityCurve
 from caliope.calibration._result import CalibrationRow
 from caliope.calibration._scores import ALL
 from caliope.checks._registry import Finding
+from caliope.plots._figures import label_texts
 from caliope.report._blocks import (
     Grid,
     Reasons,
     Section,
     Text,
     grid,
-    label_texts,
+    legend_above,
     name_rows,
     panel,
     picture,
@@ -110,8 +111,7 @@ def _distances(rows: list[CalibrationRow]) -> Any:
     if max(map(len, shown)) > 6:
         axis.tick_params(axis="x", rotation=25)
     axis.set(xlabel="", ylabel="total variation", ylim=(0, axis.get_ylim()[1]))
-    axis.get_legend().remove()
-    figure.legend(loc="outside upper left", fontsize=7, frameon=False)
+    legend_above(figure, axis)
     caption = (
         "The metric of Raghu et al. (2018): distance between a model and what was done in similar states, by stratum. "
         "The line across a bar is the null, the distance of a right model. Only what lies above it is error."
@@ -175,10 +175,6 @@ def _curve(curve: ReliabilityCurve) -> Any:
 def _ratios(found: RatioReliability) -> Any:
     figure, axis = panel()
     plots.ratio_reliability(found, axis)
-    nice = [float(f"{digit}e{power}") for power in range(-6, 9) for digit in (1, 2, 5)]
-    inside = [x for x in nice if found.ratio.min() / 1.5 <= x <= found.ratio.max() * 1.5]
-    axis.set_xticks(inside, [f"{x:g}" for x in inside])
-    axis.set_xticks([], minor=True)
     axis.set(xlabel="ratio: new policy / practice", ylabel="observed / expected")
     columns = zip(found.ratio, found.observed, found.se, found.events, strict=True)
     data = [

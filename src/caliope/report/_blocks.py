@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 from markupsafe import Markup
 
 from caliope import plots
+from caliope._cells import shortened
 from caliope.checks._registry import Finding, Verdict
+from caliope.plots._figures import label_texts
 
 _NUMBER = re.compile(r"[-+−]?\d[\d,.]*(e[-+]?\d+)?%?")
 _MAX_ROWS = 40  # of a table, before it is cut
@@ -164,11 +166,16 @@ class Picture:
 
     template: ClassVar[str] = "picture.html.j2"
     name: str
-    svg: str
+    figure: Any
     label: str  # what a reader who cannot see it is told first
     caption: str
     data: Grid
     small: bool = False  # three beside each other where there is room, not two
+
+    @property
+    def svg(self) -> Markup:
+        """The drawing, as it stands in the page."""
+        return themed(plots.svg(self.figure), self.name)
 
 
 @dataclass(frozen=True)
@@ -222,49 +229,13 @@ def cell_text(x: Any) -> str:
     return shortened(str(x), _LONGEST)
 
 
-def shortened(text: str, most: int) -> str:
-    """A name that fits, without its middle: names are somebody's data, of any length, and often differ at the end.
-
-    >>> shortened("a very long name, number 12", 16)
-    'a very lo…ber 12'
-    """
-    text = " ".join(text.split())
-    if len(text) <= most:
-        return text
-    tail = most * 2 // 5
-    return f"{text[: most - 1 - tail]}…{text[-tail:]}"
-
-
 WIDTH = 3.6  # inches: letters stay readable on a phone, where a figure is about that wide
 _ROW = 0.4  # inches of a row of dots
-_LETTERS = 44  # of a label
 # Colours of the drawings -> those of the page, which has two sets of them.
 _THEME = {"#000000": "var(--ink)"} | {
     colour.lower(): f"var(--c{i})" for i, colour in enumerate(plots.COLOURS) if colour != "#000000"
 }
-# The same two colours in every figure.
-POLICY, PRACTICE = plots.COLOURS[:2]
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
-
-
-def label_text(name: Any, most: int = _LETTERS) -> str:
-    r"""Shorten a name for a label, and escape what matplotlib would read as mathematics.
-
-    >>> label_text("price in $")
-    'price in \\$'
-    """
-    return shortened(str(name), most).replace("\\", "/").replace("$", r"\$")
-
-
-def label_texts(names: Sequence[str], most: int = _LETTERS) -> list[str]:
-    """Shorten names for labels; those that become alike are numbered."""
-    short = [label_text(name, most) for name in names]
-    return [f"{text} ({i + 1})" if short.count(text) > 1 else text for i, text in enumerate(short)]
-
-
-def whole_steps(axis: Any) -> None:
-    """Put ticks at whole numbers: there is no step 2.5."""
-    axis.xaxis.get_major_locator().set_params(integer=True)
 
 
 def panel(*, height: float = 3.0, width: float = WIDTH) -> tuple[Any, Any]:
@@ -290,9 +261,16 @@ def name_rows(axis: Any, names: Sequence[str]) -> None:
     axis.spines["left"].set_visible(False)
 
 
+def legend_above(figure: Any, axis: Any, *, columns: int = 1, size: int = 7) -> None:
+    """Put the legend of an axis above it, where it hides nothing."""
+    if axis.get_legend() is not None:
+        axis.get_legend().remove()
+    figure.legend(loc="outside upper left", fontsize=size, frameon=False, ncols=columns)
+
+
 def picture(name: str, figure: Any, *, label: str, caption: str, data: Grid, small: bool = False) -> Picture:
     """Turn a drawing into a block of the page."""
-    return Picture(name, themed(plots.svg(figure), name), label, caption, data, small)
+    return Picture(name, figure, label, caption, data, small)
 
 
 def themed(svg: str, name: str) -> Markup:

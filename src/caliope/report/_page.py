@@ -96,6 +96,26 @@ def write_report(audit: Audit, path: str | Path) -> tuple[Path, Path]:
     return page, numbers
 
 
+def draw_figures(audit: Audit) -> dict[str, Any]:
+    """Draw the figures of the report, by name, as matplotlib draws them.
+
+    Parameters
+    ----------
+    audit : Audit
+        The result to show.
+
+    Returns
+    -------
+    mapping from name to matplotlib.figure.Figure
+        In the order of the page.
+
+    Examples
+    --------
+    >>> figures = draw_figures(audit)  # doctest: +SKIP
+    """
+    return {picture.name: picture.figure for section in _sections(audit) for picture in section.pictures}
+
+
 def _sections(audit: Audit) -> tuple[Section, ...]:
     """Every section of the page, as plain values; the last one explains the codes of all others."""
     sections = tuple(make(audit) for make in _SECTIONS)

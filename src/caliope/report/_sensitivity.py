@@ -12,8 +12,6 @@ from caliope._audit._result import Audit
 from caliope._audit._summary import ConfoundingCurve
 from caliope.checks._registry import Finding
 from caliope.report._blocks import (
-    POLICY,
-    PRACTICE,
     Bullets,
     Explanations,
     Grid,
@@ -22,7 +20,7 @@ from caliope.report._blocks import (
     Words,
     as_sentence,
     grid,
-    label_text,
+    legend_above,
     name_rows,
     panel,
     picture,
@@ -33,8 +31,6 @@ from caliope.report._verdict import interval_text, sign_of_gain, value_texts
 from caliope.sensitivity import OtherChoice
 
 _MAX_ROWS, _MAX_DOTS = 36, 300
-_ESTIMATORS = tuple(plots.COLOURS[i] for i in (0, 2, 3, 4))  # not the colour of current practice
-_MARKS = ("o", "s", "D", "^", "v", "P")
 
 
 def influence_section(audit: Audit) -> Section:
@@ -98,19 +94,11 @@ def sensitivity_section(audit: Audit) -> Section:
 def _choices(audit: Audit, drawn: list[OtherChoice]) -> Any:
     places = list(dict.fromkeys((row.model, row.weights) for row in drawn))[:_MAX_ROWS]
     figure, axis = row_panel(len(places), legend=True)
-    ends = audit.headline.shown
-    if np.isfinite([ends.low, ends.high]).all():
-        axis.axvspan(ends.low, ends.high, color=POLICY, alpha=0.12, linewidth=0)
-    axis.axvline(audit.practice.value, color=PRACTICE, linestyle="--", linewidth=0.9, zorder=1)
-    for j, name in enumerate(dict.fromkeys(row.estimator for row in drawn)):
-        points = [(row.value, (row.model, row.weights)) for row in drawn if row.estimator == name]
-        shown = [(value, places.index(place)) for value, place in points if place in places]
-        x, y = zip(*shown, strict=True) if shown else ((), ())
-        colour, mark = _ESTIMATORS[j % len(_ESTIMATORS)], _MARKS[j % len(_MARKS)]
-        axis.plot(x, y, mark, color=colour, markersize=4.5, alpha=0.85, label=label_text(name))
+    shown = [row for row in drawn if (row.model, row.weights) in places]
+    plots.choices(shown, axis, headline=audit.headline, practice=audit.practice.value)
     name_rows(axis, [f"{model}: {weights}" for model, weights in places])
     axis.set(xlabel=f"value per {audit.data.unit}")
-    figure.legend(loc="outside upper left", fontsize=7, frameon=False)
+    legend_above(figure, axis)
     data = grid("Values under other choices", [row.record() for row in audit.others], most=80)
     band = (
         "" if audit.headline.withheld else "The band is the interval of the estimate at the top of the page. "
@@ -160,14 +148,10 @@ def _signs_differ(audit: Audit) -> bool:
 
 def _bounds(audit: Audit, curve: ConfoundingCurve) -> Any:
     figure, axis = panel()
-    style = {"color": POLICY, "alpha": 0.3, "linewidth": 0}
-    axis.fill_between(curve.factor, curve.low, curve.high, label="possible values", **style)
-    practice, point = audit.breakdown.baseline, audit.breakdown.factor
-    axis.axhline(practice, color=PRACTICE, linestyle="--", linewidth=1, label="current practice")
-    if point <= curve.factor[-1]:
-        axis.axvline(point, color=plots.COLOURS[3], linewidth=1, label="breakdown point")
-    axis.set(xlabel="factor by which weights may be off", ylabel=f"value per {audit.data.unit}")
-    figure.legend(loc="outside upper left", fontsize=7, frameon=False, ncols=3)
+    found = audit.breakdown
+    plots.confounding(curve, axis, practice=found.baseline, breakdown=found.factor)
+    axis.set(ylabel=f"value per {audit.data.unit}")
+    legend_above(figure, axis, columns=2)
     rows = [
         {"factor": float(g), "lowest": float(a), "highest": float(b)}
         for g, a, b in zip(curve.factor, curve.low, curve.high, strict=True)

@@ -14,8 +14,8 @@ from caliope._audit._result import Audit
 from caliope._conditions import UNMARKED
 from caliope._results import Estimate, Table, percent
 from caliope.checks._registry import Finding, Level, Verdict
+from caliope.plots._audits import PRACTICE
 from caliope.report._blocks import (
-    PRACTICE,
     Banner,
     Bullets,
     Codes,

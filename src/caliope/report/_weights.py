@@ -12,18 +12,18 @@ from caliope import plots
 from caliope._audit._result import Audit
 from caliope._audit._summary import QUANTILES, Overlap, WeightsOverTime
 from caliope._ragged import Float, Int
+from caliope.plots._audits import overlap_names
+from caliope.plots._figures import label_text, label_texts
 from caliope.report._blocks import (
     Grid,
     Section,
     Text,
     grid,
-    label_text,
-    label_texts,
+    legend_above,
     name_rows,
     panel,
     picture,
     row_panel,
-    whole_steps,
 )
 
 _MAX_BARS = 20  # actions in a list
@@ -64,7 +64,6 @@ def _weight_data(w: WeightsOverTime) -> Grid:
 def _fan(w: WeightsOverTime, units: str, data: Grid) -> Any:
     figure, axis = panel()
     plots.weight_fan(w.step, QUANTILES, w.log10, axis)
-    whole_steps(axis)
     caption = (
         f"Bands hold the stated share of the {units}. On the vertical axis 0 is a weight of one, 1 is ten, -1 is a "
         "tenth."
@@ -79,7 +78,6 @@ def _fan(w: WeightsOverTime, units: str, data: Grid) -> Any:
 def _mean(w: WeightsOverTime, data: Grid) -> Any:
     figure, axis = panel()
     plots.weight_means(w.step, w.mean, w.se, axis)
-    whole_steps(axis)
     caption = (
         "The mean weight with two standard errors; it should be 1. If it is lower, overlap with the new policy is poor "
         "or the behaviour model is wrong."
@@ -89,10 +87,7 @@ def _mean(w: WeightsOverTime, data: Grid) -> Any:
 
 def _effective(w: WeightsOverTime, units: str, data: Grid) -> Any:
     figure, axis = panel()
-    axis.plot(w.step, w.effective, "o-", color=plots.COLOURS[0], markersize=3, linewidth=1)
-    axis.axhline(100, color=plots.GREY, linewidth=0.8, linestyle="--")
-    axis.set(xlabel="step", ylabel="effective sample size", ylim=(0, None))
-    whole_steps(axis)
+    plots.effective_sizes(w.step, w.effective, axis)
     caption = (
         f"Effective sample size at each step. The {units} that have ended keep their last weight and are counted; the "
         "table below also has the number without them. Below 100, the dashed line, intervals are too short."
@@ -140,13 +135,8 @@ def _regions(audit: Audit) -> tuple[Text | Grid, ...]:
 
 def _overlap_picture(found: Overlap) -> Any:
     figure, axis = panel(height=3.4)
-    names = [
-        f"{100 * low:g} to {100 * high:g}%" for low, high in zip(found.edges, found.edges[1:], strict=False)
-    ]
-    shares = {"new policy": 100 * found.policy, "current practice": 100 * found.practice}
-    plots.grouped_bars(names, shares, axis)
-    axis.tick_params(axis="x", rotation=30)
-    axis.set(xlabel="how often current practice takes the action", ylabel="% of the decisions")
+    names = overlap_names(found)
+    plots.overlap(found, axis)
     axis.legend(fontsize=8, frameon=False, loc="upper left")
     rows = [
         {"practice takes it in": name, "share of the new policy": float(p), "share of practice": float(b)}
@@ -190,10 +180,9 @@ def _action_data(names: Sequence[Any], practice: Float, policy: Float) -> Grid:
 def _bars(names: Sequence[str], practice: Float, policy: Float, data: Grid) -> Any:
     order = np.sort(np.argsort(-np.abs(policy - practice), kind="stable")[:_MAX_BARS])
     figure, axis = row_panel(len(order), legend=True)
-    plots.bar_list({"new policy": 100 * policy[order], "current practice": 100 * practice[order]}, axis)
+    plots.action_shares([names[i] for i in order], practice[order], policy[order], axis)
     name_rows(axis, [names[i] for i in order])
-    axis.set(xlabel="% of the decisions")
-    figure.legend(loc="outside upper left", fontsize=8, frameon=False, ncols=2)
+    legend_above(figure, axis, columns=2, size=8)
     caption = "How often each action is taken."
     if len(practice) > _MAX_BARS:
         caption += f" Of {len(practice)} actions, the {_MAX_BARS} in which the two differ most."
