@@ -19,6 +19,7 @@ from caliope._audit._settings import Progress, Stage, Stages
 from caliope._cache import Cache
 from caliope._ragged import Int
 from caliope._trajectories import Trajectories
+from caliope.behaviour._calibrated import CalibratedPolicy
 from caliope.behaviour._fit import FittedBehaviour, fit_behaviour
 from caliope.behaviour._models import candidate_models
 from caliope.calibration._compare import Comparison, compare_policies
@@ -76,10 +77,20 @@ class BehaviourModels:
         return self.fitted[self.comparison.recommended]
 
     @property
+    def candidates(self) -> tuple[str, ...]:
+        """Names of the models, with what they were recalibrated by where they were."""
+        return tuple(f"{name}{_say_recalibration(each.model)}" for name, each in self.fitted.items())
+
+    @property
     def alike(self) -> dict[str, FittedBehaviour]:
         """The models that see as much as the recommended one: only these are alternatives to it."""
         added = self.recommended.added
         return {name: each for name, each in self.fitted.items() if each.added == added}
+
+
+def _say_recalibration(model: Any) -> str:
+    changed = isinstance(model, CalibratedPolicy) and model.calibrator_ is not None
+    return f" (recalibrated: {model.calibrator_})" if changed else ""
 
 
 def compare_behaviour(

@@ -13,8 +13,9 @@ from caliope._audit._settings import Stages
 from caliope._cache import Cache
 from caliope._ragged import Float
 from caliope._trajectories import Trajectories
+from caliope.behaviour._calibrated import innermost
 from caliope.behaviour._extended import ExtendedBehaviour, Extension, extend_name
-from caliope.behaviour._fit import FittedBehaviour, end_of, fit_behaviour
+from caliope.behaviour._fit import FittedBehaviour, fit_behaviour
 from caliope.behaviour._frequencies import TabularFrequencies
 from caliope.behaviour._neighbours import NeighbourPolicy
 from caliope.calibration._compare import Comparison
@@ -148,7 +149,7 @@ def _extensions(data: Trajectories, *, past: bool, order: bool) -> list[Extensio
 
 def _by_cost(models: Mapping[str, Any]) -> list[list[str]]:
     """Names of the models that suit many columns: first those that are fitted fast, then neighbours with a prior."""
-    ends = {name: end_of(model) for name, model in models.items()}
+    ends = {name: innermost(model) for name, model in models.items()}
     local = [name for name, model in ends.items() if isinstance(model, NeighbourPolicy | TabularFrequencies)]
     fast = [name for name in models if name not in local]
     slow = [name for name in local if getattr(ends[name], "prior", None) is not None]

@@ -292,7 +292,7 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answe
         propensities_logged=logged,
         all_recorded=inputs.recorded is not None,
         behaviour=known if logged else f"{prepared.comparison.recommended}, cross-fitted",
-        candidates=tuple(prepared.models.fitted),
+        candidates=prepared.models.candidates,
         values=how,
         target=_describe(asked),
         strata=() if inputs.strata is None else tuple(sorted({str(x) for x in inputs.strata})),

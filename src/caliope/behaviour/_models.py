@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from caliope._policies import action_probabilities
 from caliope._ragged import read_only
 from caliope._trajectories import Trajectories
+from caliope.behaviour._calibrated import CalibratedPolicy, innermost
 from caliope.behaviour._calibrators import Temperature
 from caliope.behaviour._ensembles import (
     BoostingPolicy,
@@ -25,7 +26,7 @@ from caliope.behaviour._ensembles import (
     PooledPolicy,
     logistic,
 )
-from caliope.behaviour._fit import FittedBehaviour, end_of, fit_behaviour, match_trajectories
+from caliope.behaviour._fit import FittedBehaviour, fit_behaviour, match_trajectories
 from caliope.behaviour._frequencies import TabularFrequencies
 from caliope.behaviour._gaps import fill_unseen
 from caliope.behaviour._history import present_columns
@@ -178,7 +179,8 @@ def candidate_models(data: Trajectories, *, random_state: int = 0) -> Mapping[st
     Returns
     -------
     mapping from name to classifier
-        Counts where states are discrete, logistic regression, neighbours, a forest, and the default model.
+        Counts where states are discrete, logistic regression, neighbours, a forest, and the default model. Regression
+        and neighbours are recalibrated where that clearly lowers their held-out log loss.
 
     Examples
     --------
@@ -192,9 +194,10 @@ def candidate_models(data: Trajectories, *, random_state: int = 0) -> Mapping[st
     models: dict[str, Any] = {}
     if len(np.unique(sample, axis=0)) <= _FEW_STATES:
         models["frequencies"] = TabularFrequencies()
-    models["logistic"] = fill_unseen(members["logistic, medium"], data)
     local = make_pipeline(StandardScaler(), NeighbourPolicy(50, shrinkage="cv", bandwidth="cv"))
-    models["neighbours"] = fill_unseen(local, data)
+    # Pools recalibrate themselves already; these two are recalibrated where that clearly helps.
+    for name, model in {"logistic": members["logistic, medium"], "neighbours": local}.items():
+        models[name] = CalibratedPolicy(fill_unseen(model, data), random_state=random_state)
     # In a pool of its own: a forest rules out what none of its leaves has seen, and the pool shrinks it.
     models["forest"] = PooledPolicy({"forest": members["forest"]}, random_state=random_state)
     pool = default_model(present=present_columns(data.feature_names), random_state=random_state)
@@ -245,7 +248,7 @@ def fit_other_models(
 
 
 def _other_k(model: Any, most: int) -> list[int]:
-    last = end_of(model)
+    last = innermost(model)
     # A prior of its own is fitted anew with every k, and where it is good the neighbours hardly matter.
     if type(last) is not NeighbourPolicy or last.prior is not None:
         return []
@@ -254,7 +257,7 @@ def _other_k(model: Any, most: int) -> list[int]:
 
 def _with_k(fitted: FittedBehaviour, k: int, rng: int) -> FittedBehaviour:
     model = clone(fitted.model)
-    end_of(model).set_params(k=k)
+    innermost(model).set_params(k=k)
     return fitted.fit_again(lambda log: fit_behaviour(model, log, mode="cross", rng=rng))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from zipfile import ZipFile, is_zipfile
 
 from caliope._simple_policies import TabularPolicy, UniformPolicy
+from caliope.behaviour._calibrated import CalibratedPolicy
 from caliope.behaviour._calibrators import Chain, Isotonic, Shrinkage, Steps, Temperature, VectorScaling
 from caliope.behaviour._encoded import EncodedPolicy
 from caliope.behaviour._ensembles import (
@@ -29,6 +30,7 @@ from caliope.io._encoder import ActionColumn, Encoder, StateColumn
 
 _POLICIES = (
     BoostingPolicy,
+    CalibratedPolicy,
     FillUnseen,
     LogitNeighbours,
     NeighbourPolicy,
