@@ -14,6 +14,9 @@ from . import (
     values as values,
     weights as weights,
 )
+from ._audit._about import (
+    About as About,
+)
 from ._audit._prepare import (
     audit as audit,
     prepare_audit as prepare_audit,

@@ -152,7 +152,24 @@ def as_unit(unit: str) -> str:
         raise TypeError(f"unit must be text, such as 'visit', got {type(unit).__name__}.")
     if not unit.strip():
         raise ValueError("unit must be a word for one trajectory, such as 'visit', got an empty text.")
-    return unit.strip()
+    return singular(unit.strip())
+
+
+# Words that end like a plural and are none.
+_SINGULAR = ("series", "species", "lens", "gas", "atlas", "canvas", "alias", "bias", "news")
+
+
+def singular(word: str) -> str:
+    """Return the singular of a regular English noun, whichever of the two was given.
+
+    >>> [singular(word) for word in ("visits", "visit", "studies", "matches", "process", "bus", "series")]
+    ['visit', 'visit', 'study', 'match', 'process', 'bus', 'series']
+    """
+    if word.lower().endswith((*_SINGULAR, "ss", "us", "is")) or not word.endswith("s"):
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    return word[:-2] if word.endswith(("ches", "shes", "sses", "xes", "zes")) else word[:-1]
 
 
 def as_actions(

@@ -473,16 +473,16 @@ def without_times(text):
 
 def test_the_question_is_kept_and_a_mixture_is_said_to_be_one(prepared):
     asked = "What if nurses came earlier?"
-    plain = prepared.audit(EARLIER, n_draws=50, question=asked)
+    plain = prepared.audit(EARLIER, n_draws=50, about=cal.About(question=asked))
     assert plain.settings.question == asked == plain.to_dict()["settings"]["question"]
     assert f"Question: {asked}" in str(plain)
     assert "Q101" not in {finding.code for finding in plain.findings}
-    mixed = prepared.audit(cal.mix(cal.practice, EARLIER, 0.2), n_draws=50, question=asked)
+    mixed = prepared.audit(cal.mix(cal.practice, EARLIER, 0.2), n_draws=50, about=cal.About(question=asked))
     (finding,) = [x for x in mixed.findings if x.code == "Q101"]
     assert finding.numbers == {"share": 0.2, "soften": 0.8}
     assert "Q101" not in {x.code for x in mixed.practice.findings}
     with pytest.raises(TypeError, match="question must be text, got 3"):
-        prepared.audit(EARLIER, question=3)
+        prepared.audit(EARLIER, about=cal.About(question=3))
 
 
 def test_behaviour_is_compared_alike_with_and_without_a_target(log, prepared):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caliope._action_values import OnLog
+from caliope._audit._about import About, as_about
 from caliope._audit._answers import Answer, answer_ended, answer_learnt_on, answer_recorded_before
 from caliope._audit._learn import answer_by_folds, check_learner
 from caliope._cache import Cache
@@ -66,11 +67,16 @@ class Question:
     target: Any
     regressor: Any
     n_draws: int
-    text: str
     learnt_on: Answer
     worst: float | None
     learn: Any = None  # in place of a target
     form: str = ""  # what was given as the target, in words, where the target does not tell
+    about: About = field(default_factory=About)
+
+    @property
+    def text(self) -> str:
+        """The question, in words."""
+        return self.about.question
 
 
 def check_inputs(
@@ -129,7 +135,7 @@ def check_question(
     *,
     regressor: Any,
     n_draws: Any,
-    text: Any,
+    about: Any,
     learnt_on: Any,
     worst: Any,
     learn: Any,
@@ -141,8 +147,8 @@ def check_question(
             f"{_short(regressor)}."
         )
     check_whole("n_draws", n_draws, 20, "resamples of the log")
-    if not isinstance(text, str):
-        raise TypeError(f"question must be text, got {_short(text)}.")
+    about = as_about(about)
+    about.check_named(inputs.given)
     least = as_worst(inputs.data, worst, inputs.gamma)
     inputs.cache.keyed({"of values": regressor})
     if (target is None) == (learn is None):
@@ -163,7 +169,7 @@ def check_question(
                 "learnt_on is answered by learn, which never sees what it is evaluated on: leave it out."
             )
         form, answer = "", answer_by_folds(inputs.data)
-    return Question(target, regressor, n_draws, text, answer, least, learn, form)
+    return Question(target, regressor, n_draws, answer, least, learn, form, about)
 
 
 def choose_fit_steps(n_steps: int) -> int:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from caliope._audit._about import About, as_about
 from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts
-from caliope._audit._inputs import AuditInputs, check_inputs, check_question
+from caliope._audit._inputs import AuditInputs, check_data, check_inputs, check_question
 from caliope._audit._placebo import Placebo, check_underfit, fit_challenger, run_placebo
 from caliope._audit._progress import show_stages
 from caliope._audit._result import Audit
@@ -101,7 +102,7 @@ class PreparedAudit:
         learn: Any = None,
         regressor: Any = None,
         n_draws: int = 1000,
-        question: str = "",
+        about: About | None = None,
         learnt_on: Any = None,
         worst: float | None = None,
         progress: Progress | bool | None = None,
@@ -118,8 +119,8 @@ class PreparedAudit:
             For the fitted values; by default extremely randomised trees.
         n_draws : int
             Bootstrap draws, from 20.
-        question : str
-            What is asked, in words; kept in the settings.
+        about : About, optional
+            Names for the report, as for :func:`~caliope.audit`; those of unit and actions belong to the log.
         learnt_on : "no", ids, or mask, optional
             What the target was learnt on, as for :func:`~caliope.audit`.
         worst : float, optional
@@ -137,7 +138,7 @@ class PreparedAudit:
             target,
             regressor=regressor,
             n_draws=n_draws,
-            text=question,
+            about=about,
             learnt_on=learnt_on,
             worst=worst,
             learn=learn,
@@ -160,7 +161,7 @@ def audit(
     level: float = 0.95,
     n_draws: int = 1000,
     fit_steps: int | None = None,
-    question: str = "",
+    about: About | None = None,
     learnt_on: Any = None,
     ended: Any = None,
     recorded_before: Any = None,
@@ -212,9 +213,8 @@ def audit(
     fit_steps : int, optional
         Decisions that models are fitted on, in whole trajectories. By default all up to 10,000, and half of a larger
         log up to 100,000. A finding says where they are few for the log (A112).
-    question : str
-        What is asked, in words; kept in the settings. Where the target is a mixture with current practice, a finding
-        says so.
+    about : About, optional
+        Title, question, names of the policy, outcome, unit and actions, author and date, for the report.
     learnt_on : "no", array of ids, or mask of shape (n,), optional
         What no log tells is asked, and without an answer the verdict is "caution" at best. Here: on which trajectories
         the target was learnt. Those of this log must not evaluate it.
@@ -258,6 +258,8 @@ def audit(
     >>> round(result.headline.value, 2), result.verdict
     (0.53, 'caution')
     """
+    check_data(data)
+    data = as_about(about).name_log(data)
     inputs = check_inputs(
         data,
         models,
@@ -278,7 +280,7 @@ def audit(
         target,
         regressor=regressor,
         n_draws=n_draws,
-        text=question,
+        about=about,
         learnt_on=learnt_on,
         worst=worst,
         learn=learn,

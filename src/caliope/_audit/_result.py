@@ -151,13 +151,16 @@ class Audit:
         best, gain = self.headline, self.gain
         other = "" if gain.verdict == best.verdict or gain.withheld else f" ({gain.verdict_text})"
         level = f"In brackets: {100 * self.settings.level:g}% confidence intervals"
-        question = [f"Question: {self.settings.question}"] if self.settings.question else []
+        about = self.settings.about
+        title = f"{about.title or 'Audit'} ({about.made})" if about.made else about.title
+        measured = f" ({about.value_label(self.data.unit)})" if about.outcome or about.outcome_unit else ""
         return [
+            *([title] if title else []),
             f"Verdict: {best.verdict_text}.",
             *([self.strength_text()] if not best.withheld and self.strength_text() else []),
-            *question,
-            f"New policy: {best.text}. Current practice: {self.practice.text}.",
-            f"Difference: {gain.text}{other}. ({level})",
+            *([f"Question: {about.question}"] if about.question else []),
+            f"{about.policy_label}: {best.text}. Current practice: {self.practice.text}.",
+            f"Difference: {gain.text}{other}{measured}. ({level})",
             *([self.range_text()] if best.withheld else []),
             *self._reach_text(),
             *(f"Required: {each.text}." for each in self.requirements),
@@ -299,6 +302,7 @@ class Audit:
             "reach": None if self.reach is None else self.reach.to_dict(),
             "support": self.support.to_dict(),
             "requirements": [each.to_dict() for each in self.requirements],
+            "about": self.settings.about.to_dict(),
             "settings": self.settings.to_dict(),
             "stages": [stage.to_dict() for stage in self.stages],
         }

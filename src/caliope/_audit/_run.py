@@ -296,7 +296,7 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answe
         values=how,
         target=_describe(asked),
         strata=() if inputs.strata is None else tuple(sorted({str(x) for x in inputs.strata})),
-        question=asked.text,
+        about=asked.about,
         worst=asked.worst,
         answers=answers.to_dict(),
         n_clusters=None if data.layout.cluster is None else data.layout.n_units,

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from caliope._audit._about import About
 from caliope._results import finite
 
 _LISTED = 12  # strata that the settings spell out
@@ -98,8 +99,8 @@ class AuditSettings:
         Kind of the target policy.
     strata : tuple of str
         Names of the strata, sorted; empty without any.
-    question : str
-        What was asked, in words; empty if nobody said.
+    about : About
+        Title, question and names, in the words of the user.
     answers : mapping from str to str
         The questions that no log answers, and the answers in words.
     worst : float or None
@@ -128,13 +129,18 @@ class AuditSettings:
     values: str
     target: str
     strata: tuple[str, ...] = ()
-    question: str = ""
+    about: About = field(default_factory=About)
     answers: Mapping[str, str] = field(default_factory=dict)
     worst: float | None = None
     weights: str = "capped at the mean times sqrt(n) / 3 where a row says so"
     source: Mapping[str, str] = field(default_factory=dict)
     n_clusters: int | None = None
     all_recorded: bool = False
+
+    @property
+    def question(self) -> str:
+        """What was asked, in words; empty if nobody said."""
+        return self.about.question
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values under readable names, for JSON and for a table of settings."""

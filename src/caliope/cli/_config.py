@@ -19,6 +19,7 @@ from caliope.cli._kinds import (
     FILES,
     FLAG,
     GAMMA,
+    GRID,
     LEARNT_ON,
     LEVEL,
     NAMES,
@@ -30,6 +31,7 @@ from caliope.cli._kinds import (
     REQUIRE,
     SHARE,
     STRATA,
+    TEXT,
     WORD,
     Kind,
     whole,
@@ -40,7 +42,13 @@ MOST_ACTIONS = 10_000  # every decision has a probability of each
 
 # -- the settings --
 
-LOG, TARGET, OUTPUT, FIT = "log", "target", "output", "fit"  # groups, for commands that take some of them
+LOG, TARGET, ABOUT, OUTPUT, FIT = (
+    "log",
+    "target",
+    "about",
+    "output",
+    "fit",
+)  # groups, for commands that take some of them
 
 
 @dataclass(frozen=True)
@@ -191,6 +199,21 @@ class Study:
     worst: float | None = _setting(
         None, NUMBER, TARGET, "Worst plausible return of a trajectory.", otherwise="the worst in the log"
     )
+    title: str | None = _setting(None, TEXT, ABOUT, "Title of the report.")
+    question: str | None = _setting(
+        None, TEXT, ABOUT, "What is asked, in words.", otherwise="made of the other settings"
+    )
+    policy_name: str | None = _setting(None, TEXT, ABOUT, "Name of the new policy.")
+    outcome: str | None = _setting(None, TEXT, ABOUT, "What the sum of the rewards measures, e.g. spending.")
+    outcome_unit: str | None = _setting(None, TEXT, ABOUT, "Unit of the outcome, e.g. euros.")
+    action_names: tuple[str, ...] = _setting(
+        (), NAMES, ABOUT, "Names of the actions, in the order of their codes."
+    )
+    action_grid: Mapping[str, Any] | None = _setting(
+        None, GRID, ABOUT, "Two factors that make up the actions, with their levels, e.g. price:3,colour:2."
+    )
+    author: str | None = _setting(None, TEXT, ABOUT, "Who made the audit.")
+    date: str | None = _setting(None, TEXT, ABOUT, "When it was made, in words.")
     out: str | None = _setting(
         None, PAGE, OUTPUT, "Report to write; its numbers go to a JSON file beside it."
     )

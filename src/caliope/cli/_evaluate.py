@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from caliope.cli._config import FIT, LOG, OUTPUT, TARGET, Study, add_options
+from caliope.cli._config import ABOUT, FIT, LOG, OUTPUT, TARGET, Study, add_options
 from caliope.cli._console import (
     DISTRUSTED,
     UNMET,
@@ -23,6 +23,7 @@ from caliope.cli._study import read_study
 
 # Import nothing heavy here: --help should answer at once.
 if TYPE_CHECKING:
+    from caliope._audit._about import About
     from caliope._audit._compare import BehaviourModels
     from caliope._audit._result import Audit
     from caliope._audit._settings import Stage
@@ -52,7 +53,7 @@ _WARNINGS = 5  # of libraries that are printed
 
 @click.command()
 @click.argument("log", nargs=-1, required=True)
-@add_options(LOG, TARGET, OUTPUT)
+@add_options(LOG, TARGET, ABOUT, OUTPUT)
 @_WORK
 @add_options(FIT)
 @_JSON
@@ -154,13 +155,33 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         progress=display,
         work=work,
     )
-    found = ask(target.policy, question=target.question)
+    about = _about(study, target.question)
+    found = ask(target.policy, about=about)
     if study.restrict and found.support.changes:
         restricted = found.support.restrict(target.policy)
-        found = ask(restricted, question=f"{target.question} {found.support.restriction}")
-    settings = replace(found.settings, source={**log.settings, **target.notes})
+        question = f"{about.question} {found.support.restriction}"
+        found = ask(restricted, about=replace(about, question=question))
+    asked = {"evaluated": target.question} if study.question else {}
+    settings = replace(found.settings, source={**asked, **log.settings, **target.notes})
     found = replace(found, settings=settings, stages=(*begin.done, *found.stages))
     return found.require(**dict(study.require))
+
+
+def _about(study: Study, question: str) -> About:
+    """The names that a study gives; without a question of its own, the one that the settings make."""
+    from caliope._audit._about import About
+
+    return About(
+        title=study.title or "",
+        question=study.question or question,
+        policy=study.policy_name or "",
+        outcome=study.outcome or "",
+        outcome_unit=study.outcome_unit or "",
+        action_names=study.action_names,
+        grid=study.action_grid or {},
+        author=study.author or "",
+        date=study.date or "",
+    )
 
 
 def _say_inferred(log: ReadLog, display: Display, more: Mapping[str, str]) -> None:

@@ -159,6 +159,29 @@ def parse_require(given: Any) -> dict[str, Any]:
     return found
 
 
+def _check_grid(name: str, x: Any) -> None:
+    from caliope._audit._about import grid_names
+
+    grid_names(parse_grid(x))
+
+
+def parse_grid(given: Any) -> dict[str, Any]:
+    """Two factors and their numbers of levels: a table of a study file, or text of an option.
+
+    >>> parse_grid("price:3, colour:2")
+    {'price': 3, 'colour': 2}
+    """
+    if not isinstance(given, str):
+        return dict(given)
+    found = {}
+    for part in given.split(","):
+        name, _, levels = (x.strip() for x in part.rpartition(":"))
+        if not name or not levels.isdecimal():
+            raise ValueError(f"action_grid must be given as price:3,colour:2, got {part!r}")
+        found[name] = int(levels)
+    return found
+
+
 def _choice(*words: str) -> Kind:
     def check(name: str, x: Any) -> None:
         _require(x in words, name, " or ".join(filter(None, [", ".join(words[:-1]), words[-1]])), x)
@@ -171,6 +194,8 @@ COLUMNS = Kind("COLUMNS", _check_names, list_names)
 PROPENSITY = Kind("COLUMN(S)", _check_names, lambda x: f"column {x[0]!r}" if len(x) == 1 else list_names(x))
 NAMES = Kind("NAMES", _check_names, list_names)
 WORD = Kind("WORD", _check_text)
+TEXT = Kind("TEXT", _check_text)
+GRID = Kind("NAME:N,NAME:N", _check_grid)
 ENDED = Kind("all|COLUMN", _check_text)
 LEARNT_ON = Kind("no|COLUMN", _check_text)
 RECORDED = Kind("all|COLUMNS", _check_names, list_names)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from caliope.cli._config import LISTS, PATHS, SETTINGS, TARGETS, Study
-from caliope.cli._kinds import is_text, parse_require, split_names
+from caliope.cli._kinds import is_text, parse_grid, parse_require, split_names
 
 # -- from options and files --
 
@@ -60,6 +60,8 @@ def _make_study(values: dict[str, Any], whose: str, needs_target: bool) -> Study
         several = f"{len(mistakes)} mistakes" if len(mistakes) > 1 else "a mistake"
         raise ValueError(f"{whose} {several}: {'; '.join(mistakes)}.")
     lists: dict[str, Any] = {name: split_names(x) for name, x in values.items() if name in LISTS}
+    if "action_grid" in values:
+        lists["action_grid"] = parse_grid(values["action_grid"])
     if "require" in values:
         lists["require"] = tuple(sorted(parse_require(values["require"]).items()))
     return Study(**(values | lists))
@@ -119,6 +121,8 @@ def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
     found += _repeated_names(lists)
     if "ended" in values and "terminated" in values and values["ended"] != values["terminated"]:
         found.append("ended and terminated both say which trajectories ended: give one of the two")
+    if "action_names" in values and "action_grid" in values:
+        found.append("action_names and action_grid both name the actions: give one of the two")
     if "levels" in values and "cuts" in values:
         found.append("levels and cuts both say how doses are cut: give one of the two")
     found += _different_numbers(values.get("n_actions"), lists)

@@ -126,9 +126,15 @@ def _sections(audit: Audit) -> tuple[Section, ...]:
 def _render(audit: Audit, sections: tuple[Section, ...]) -> str:
     """The page as HTML. Everything but our own drawings is escaped."""
     data = audit.data
+    names = audit.settings.about
     about = f"{len(data)} {data.units}, {data.n_steps} decisions, {data.n_actions} actions"
     template = _environment().get_template("page.html.j2")
-    return template.render(title="Audit of a new policy", about=about, sections=sections) + "\n"
+    title = names.title or (
+        f"Audit of a new policy: {names.policy}" if names.policy else "Audit of a new policy"
+    )
+    made = f"Audit by {names.author}" if names.author else ""
+    made = ", ".join(filter(None, [made, str(names.date)]))
+    return template.render(title=title, about=about, made=made, sections=sections) + "\n"
 
 
 def _environment() -> Any:

@@ -11,6 +11,7 @@ from caliope import plots
 from caliope._audit._result import Audit
 from caliope._audit._summary import ConfoundingCurve
 from caliope.checks._registry import Finding
+from caliope.plots._figures import label_text
 from caliope.report._blocks import (
     Bullets,
     Explanations,
@@ -97,7 +98,7 @@ def _choices(audit: Audit, drawn: list[OtherChoice]) -> Any:
     shown = [row for row in drawn if (row.model, row.weights) in places]
     plots.choices(shown, axis, headline=audit.headline, practice=audit.practice.value)
     name_rows(axis, [f"{model}: {weights}" for model, weights in places])
-    axis.set(xlabel=f"value per {audit.data.unit}")
+    axis.set(xlabel=label_text(audit.settings.about.value_label(audit.data.unit)))
     legend_above(figure, axis)
     data = grid("Values under other choices", [row.record() for row in audit.others], most=80)
     band = (
@@ -150,7 +151,7 @@ def _bounds(audit: Audit, curve: ConfoundingCurve) -> Any:
     figure, axis = panel()
     found = audit.breakdown
     plots.confounding(curve, axis, practice=found.baseline, breakdown=found.factor)
-    axis.set(ylabel=f"value per {audit.data.unit}")
+    axis.set(ylabel=label_text(audit.settings.about.value_label(audit.data.unit)))
     legend_above(figure, axis, columns=2)
     rows = [
         {"factor": float(g), "lowest": float(a), "highest": float(b)}

@@ -15,6 +15,7 @@ from caliope._conditions import UNMARKED
 from caliope._results import Estimate, Table, percent
 from caliope.checks._registry import Finding, Level, Verdict
 from caliope.plots._audits import PRACTICE
+from caliope.plots._figures import label_text
 from caliope.report._blocks import (
     Banner,
     Bullets,
@@ -87,7 +88,8 @@ def _condition(audit: Audit) -> str:
 
 def facts_of(audit: Audit) -> Facts:
     """The new policy, current practice and their difference, each with its interval."""
-    policy, practice, gain = value_texts(audit)
+    about = audit.settings.about
+    policy, practice, gain = map(about.with_unit, value_texts(audit))
     signs = {1: "above 0", -1: "below 0", 0: "the sign is open", None: "no interval"}
     notes = (
         f"effective sample size {audit.headline.effective_n:.0f}",
@@ -95,7 +97,7 @@ def facts_of(audit: Audit) -> Facts:
         signs[sign_of_gain(audit)] if _quotable(audit) else "not to be quoted",
     )
     rows = (
-        ("New policy", policy, audit.headline),
+        (about.policy_label, policy, audit.headline),
         ("Current practice", practice, audit.practice),
         ("Difference", gain, audit.gain),
     )
@@ -146,9 +148,11 @@ def sign_of_gain(audit: Audit) -> int | None:
 
 def _sentence(audit: Audit) -> str:
     """The result in words, weaker where the verdict is."""
-    policy, practice, gain = value_texts(audit)
+    about = audit.settings.about
+    policy, practice, gain = map(about.with_unit, value_texts(audit))
+    name = f"the new policy ({about.policy})" if about.policy else "the new policy"
     start = (
-        f"The {audit.data.units} in this log returned {practice} on average. For the new policy the estimate is "
+        f"The {audit.data.units} in this log returned {practice} on average. For {name} the estimate is "
         f"{policy}, a difference of {gain}."
     )
     if audit.verdict == "do not trust":
@@ -170,13 +174,21 @@ def value_section(audit: Audit) -> Section:
     gamma = audit.settings.gamma
     discount = "" if gamma == 1 else f" Each step counts {gamma:g} times as much as the step before."
     text = (
-        f"The value is the sum of the rewards per {audit.data.unit}, on average.{discount} For current practice it is "
+        f"The value is the sum of the rewards per {audit.data.unit}, on average{_measured(audit)}.{discount} For "
+        "current practice it is "
         "the mean of the log and needs no model. Every other row estimates the mean under the new policy in its own "
         "way. Where the rows agree, the answer depends less on the method. Grey rows are not to be trusted, and no "
         "interval is shown for them."
     )
     blocks = (Text(text), _picture(audit), _table(audit.table), _findings(audit.table))
     return Section("value", "Value", "Value against current practice", blocks)
+
+
+def _measured(audit: Audit) -> str:
+    """What the rewards measure, as a clause; empty if nobody said."""
+    about = audit.settings.about
+    unit = f", in {about.outcome_unit}" if about.outcome_unit else ""
+    return f": {about.outcome}{unit}" if about.outcome else unit
 
 
 def _picture(audit: Audit) -> Any:
@@ -186,7 +198,7 @@ def _picture(audit: Audit) -> Any:
     axis.axvline(audit.practice.value, color=PRACTICE, linestyle="--", linewidth=0.9, zorder=1)
     plots.estimates(drawn, axis, colours={audit.practice.name: PRACTICE})
     name_rows(axis, [row.label for row in drawn])
-    axis.set(xlabel=f"value per {audit.data.unit}")
+    axis.set(xlabel=label_text(audit.settings.about.value_label(audit.data.unit)))
     caption = (
         f"Each estimate with its {percent(audit.headline.interval.level)} confidence interval. The dashed line is "
         "what current practice achieved."
