@@ -2,14 +2,18 @@
 
 import inspect
 
+import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
 from caliope._audit import compare_behaviour
+from caliope._audit._curve import extrapolate, trace_curve
 from caliope._audit._inputs import check_inputs, choose_fit_steps
+from caliope.behaviour import fit_behaviour
 from caliope.checks._audit import check_fitted_share
 from caliope.domains import ward
+from caliope.values import TabularRegressor
 
 LOGISTIC = {"logistic": LogisticRegression()}
 
@@ -56,3 +60,63 @@ def test_the_share_is_reported_by_the_preparation_unless_probabilities_were_logg
         assert any(finding.code == "A112" for finding in prepared.findings) == said
     whole = cal.prepare_audit(data, LOGISTIC, rng=0)
     assert not any(finding.code == "A112" for finding in whole.findings)
+
+
+# -- the learning curve --
+
+
+def test_the_gain_is_extrapolated_from_a_loss_that_falls_with_the_root():
+    steps = (100, 200, 800)
+    losses = tuple(0.9 + 2 / n**0.5 for n in steps)
+    assert extrapolate(steps, losses, 5000) == pytest.approx(2 * (800**-0.5 - 5000**-0.5))
+    assert extrapolate(steps, losses[::-1], 5000) == 0
+
+
+def test_the_curve_is_that_of_models_fitted_on_parts_and_judged_on_the_rest():
+    data = ward.simulate(800, rng=1)
+    which = np.arange(400)
+    fitted = fit_behaviour(LOGISTIC["logistic"], data.part(which), mode="cross", rng=0)
+    found = trace_curve(data, fitted.with_predictions_for(data), which, rng=np.random.default_rng(5))
+    rng = np.random.default_rng(5)
+    held_out, order = rng.permutation(np.arange(400, 800)), rng.permutation(which)
+    total = 0
+    kept = []
+    for i in held_out:  # whole trajectories until 5,000 decisions are reached
+        if total >= 5_000:
+            break
+        kept.append(i)
+        total += data.lengths[i]
+    rows = data.layout.rows_of(np.sort(kept))
+    for share, n, loss in zip((1 / 8, 1), found.steps, found.losses, strict=True):
+        part = data.layout.rows_of(np.sort(order[: int(share * 400)]))
+        model = LogisticRegression().fit(data.states[part], data.actions[part])
+        p = [x[a] for x, a in zip(model.predict_proba(data.states[rows]), data.actions[rows], strict=True)]
+        assert (n, loss) == (len(part), pytest.approx(-np.mean(np.log(p)), abs=1e-9))
+    assert found.total == data.n_steps
+
+
+def test_the_curve_and_its_advice_are_in_the_result_where_a_sample_was_fitted_on():
+    data = ward.simulate(900, rng=0)
+    found = cal.audit(
+        data,
+        cal.TabularPolicy(ward.EARLIER),
+        LOGISTIC,
+        regressor=TabularRegressor(),
+        fit_steps=1500,
+        n_draws=20,
+        rng=0,
+    )
+    text = found.settings.to_dict()["learning curve"]
+    assert text.startswith("held-out log loss by decisions fitted on: ")
+    assert f"on all {data.n_steps} about" in text
+    assert f"Learning curve: {text}." in str(found)
+    few = next(finding for finding in found.findings if finding.code == "A112")
+    assert few.facts["gain"] >= 0
+    assert f"pass fit_steps={data.n_steps}" in few.message
+    assert any(stage.name == "learning curve" for stage in found.stages)
+
+
+def test_there_is_no_curve_where_all_were_fitted_on_or_probabilities_were_logged():
+    data = ward.simulate(200, rng=0)
+    assert cal.prepare_audit(data, LOGISTIC, rng=0).curve is None
+    assert cal.prepare_audit(data, LOGISTIC, logged=data["behaviour"], fit_steps=200, rng=0).curve is None

@@ -77,6 +77,11 @@ class BehaviourModels:
         return self.fitted[self.comparison.recommended]
 
     @property
+    def n_steps(self) -> int:
+        """Decisions that the models were fitted on."""
+        return int(self.data.lengths[self.fitted_on].sum())
+
+    @property
     def candidates(self) -> tuple[str, ...]:
         """Names of the models, with what they were recalibrated by where they were."""
         return tuple(f"{name}{_say_recalibration(each.model)}" for name, each in self.fitted.items())

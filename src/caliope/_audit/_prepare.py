@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from caliope._audit._about import About, as_about
 from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts
+from caliope._audit._curve import LearningCurve, trace_curve_of
 from caliope._audit._inputs import AuditInputs, check_data, check_inputs, check_question
 from caliope._audit._placebo import Placebo, check_underfit, fit_challenger, run_placebo
 from caliope._audit._progress import show_stages
@@ -55,6 +56,8 @@ class PreparedAudit:
         What was found about the log and its behaviour policy.
     stages : tuple of Stage
         What each stage took.
+    curve : LearningCurve or None
+        Whether fitting on more decisions would help, where models were fitted on a sample.
     """
 
     inputs: AuditInputs
@@ -65,6 +68,7 @@ class PreparedAudit:
     placebo: Placebo
     findings: tuple[Finding, ...]
     stages: tuple[Stage, ...] = ()
+    curve: LearningCurve | None = None
 
     def __repr__(self) -> str:
         return f"PreparedAudit({self.data!r}, behaviour: {self.comparison.recommended})"
@@ -369,15 +373,18 @@ def _prepare(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
     with begin("fitting other models"):
         name = models.comparison.recommended
         others = cache("other models", lambda: fit_other_models(models.alike, name, practice, rng=seed))
+    curve = None
     if inputs.logged is None:
-        fitted = int(data.lengths[models.fitted_on].sum())
-        about = (*about, *check_fitted_share(fitted, data.n_steps))
+        curve = trace_curve_of(models, chosen, cache, begin, seed=seed)
+        gain = None if curve is None else curve.gain
+        about = (*about, *check_fitted_share(models.n_steps, data.n_steps, gain))
     else:
         # Weights are made of the logged probabilities: the control speaks of the fitted models alone.
         logged = check_logged(data, inputs.logged, chosen.probabilities)
         about = (*logged, *(finding.at("note") for finding in about))
     findings = (*models.findings, *about)
-    return PreparedAudit(inputs, models, chosen, others, looked_at, placebo, findings, tuple(begin.done))
+    done = tuple(begin.done)
+    return PreparedAudit(inputs, models, chosen, others, looked_at, placebo, findings, done, curve)
 
 
 def _run_control(

@@ -190,6 +190,7 @@ class Audit:
         lines = [
             f"Behaviour policy: {self.settings.behaviour}.",
             *_ranking(self.comparison),
+            *([f"Learning curve: {self.settings.learning}."] if self.settings.learning else []),
             "Negative control: reweighting decisions must not change what was known before them; "
             f"{self.placebo.describe()}.",
             f"Unmeasured confounding: {self.breakdown.describe(self.data.unit)}.",

@@ -293,6 +293,7 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answe
         all_recorded=inputs.recorded is not None,
         behaviour=known if logged else f"{prepared.comparison.recommended}, cross-fitted",
         candidates=prepared.models.candidates,
+        learning="" if prepared.curve is None else str(prepared.curve),
         values=how,
         target=_describe(asked),
         strata=() if inputs.strata is None else tuple(sorted({str(x) for x in inputs.strata})),

@@ -113,6 +113,8 @@ class AuditSettings:
         How the log was read, in words: categories, gaps and doses; all columns where the command line read it.
     all_recorded : bool
         Whether the log held the probabilities of all actions, and not of those taken alone.
+    learning : str
+        Whether fitting on more decisions would help, in words; empty where all were fitted on.
     """
 
     gamma: float
@@ -136,6 +138,7 @@ class AuditSettings:
     source: Mapping[str, str] = field(default_factory=dict)
     n_clusters: int | None = None
     all_recorded: bool = False
+    learning: str = ""
 
     @property
     def question(self) -> str:
@@ -161,6 +164,7 @@ class AuditSettings:
             "probabilities logged": self.propensities_logged,
             "behaviour": self.behaviour,
             "candidates": ", ".join(self.candidates),
+            **({"learning curve": self.learning} if self.learning else {}),
             "values": self.values,
             "worst plausible return": "the worst in the log" if self.worst is None else self.worst,
             "weights": self.weights,

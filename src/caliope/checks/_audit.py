@@ -152,10 +152,18 @@ def check_strata(e: Evidence, strata: Any) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def check_fitted_share(fitted: int, steps: int) -> tuple[Finding, ...]:
-    """A112: a behaviour model fitted on so few of the decisions that its error may exceed the interval."""
+def check_fitted_share(fitted: int, steps: int, gain: float | None = None) -> tuple[Finding, ...]:
+    """A112: a behaviour model fitted on so few of the decisions that its error may exceed the interval.
+
+    ``gain`` is by how much the held-out log loss would be lower with all of them, where that is known.
+    """
     share = fitted / steps
-    return () if share >= _FITTED else (A112.finding("caution", share=share, fitted=fitted, steps=steps),)
+    if share >= _FITTED:
+        return ()
+    facts = {"share": share, "fitted": fitted, "steps": steps}
+    if gain is None:
+        return (A112.finding("caution", **facts),)
+    return (A112.finding("caution", "curve", **facts, gain=gain),)
 
 
 def check_width(gain: Estimate) -> tuple[Finding, ...]:
