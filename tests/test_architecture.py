@@ -33,7 +33,7 @@ LAYERS = [
     ["estimators", "behaviour"],
     ["weights", "values"],
     ["uncertainty", "checks._clusters", "checks._tails"],
-    ["bounds", "calibration", "checks._estimates"],
+    ["bounds", "calibration", "checks._estimates", "checks._markov"],
     ["_estimate", "checks._audit"],
     ["sensitivity"],
     ["_audit"],

@@ -23,7 +23,7 @@ from caliope.uncertainty._dependence import (
 )
 from caliope.uncertainty._intervals import check_level, influence, percentile_interval
 from caliope.uncertainty._resampling import Scheme, count_blocks, evaluate, scheme_name, with_replacement
-from caliope.weights import weigh_trajectories
+from caliope.weights._effective import weigh_trajectories
 
 
 def estimate(

@@ -99,6 +99,9 @@ class Evidence:
         Resampling draws whole clusters. By default all trajectories are independent.
     place : (n,), optional
         Where each trajectory stood in the file; by default they are in its order.
+    log_weight : (N,), optional
+        Logarithms of cumulative weights that are no products of ratios, such as marginalised ones; ``-inf`` for none.
+        They are then :math:`\log \rho_t`, and ``log_ratio`` remains that of the single decisions.
 
     Examples
     --------
@@ -123,6 +126,7 @@ class Evidence:
     relative: bool = False
     cluster: Int | None = None
     place: Int | None = None
+    log_weight: Float | None = None
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
@@ -133,6 +137,9 @@ class Evidence:
         set_field(self, "offsets", offsets)
         set_field(self, "rewards", as_step_column("rewards", rewards, len(rewards)))
         set_field(self, "log_ratio", as_log_ratio(self.log_ratio, len(rewards)))
+        if self.log_weight is not None:
+            weight = as_log_ratio(self.log_weight, len(rewards), name="log_weight")
+            set_field(self, "log_weight", weight)
         set_field(self, "counts", _as_counts(self.counts, len(offsets) - 1))
         if self.terminated is not None:
             ended = np.asarray(self.terminated, dtype=bool)
@@ -152,6 +159,7 @@ class Evidence:
         draws = len(counts) if isinstance(counts, np.ndarray) and counts.ndim == 2 else None
         parts = [f"{len(self)} trajectories", f"{len(self.rewards)} steps", f"gamma={self.gamma:g}"]
         parts += [f"{draws} rows of counts"] if draws else []
+        parts += ["with given weights"] if self.log_weight is not None else []
         parts += ["with q and v"] if self.q is not None else []
         parts += [f"notes: {' '.join(note.code for note in self.notes)}"] if self.notes else []
         return f"Evidence({', '.join(parts)})"
@@ -183,6 +191,7 @@ class Evidence:
             terminated=None if self.terminated is None else self.terminated[which],
             cluster=None if self.cluster is None else self.cluster[which],
             place=None if self.place is None else self.place[which],
+            log_weight=None if self.log_weight is None else self.log_weight[rows],
         )
 
     # -- derived columns: cached, and independent of the counts -------------------------------------------
@@ -204,8 +213,8 @@ class Evidence:
 
     @derived
     def log_rho(self) -> Float:
-        r""":math:`\log \rho_t = \sum_{j \le t} \log \lambda_j`, (N,)."""
-        return self.layout.cumulate(self.log_ratio)
+        r""":math:`\log \rho_t = \sum_{j \le t} \log \lambda_j`, or ``log_weight`` where that is given, (N,)."""
+        return self.layout.cumulate(self.log_ratio) if self.log_weight is None else self.log_weight
 
     @derived
     def rho(self) -> Float:

@@ -26,6 +26,16 @@ def ratio(numerator: Any, denominator: Any) -> Any:
         return np.divide(numerator, denominator)
 
 
+def require_whole_weights(e: Evidence) -> Evidence:
+    """Return the evidence, or raise where weights were given for single steps and so weight no whole trajectory."""
+    if e.log_weight is not None and e.layout.horizon > 1:
+        raise ValueError(
+            "this needs the weights of whole trajectories, and these were given for single steps (log_weight), as by "
+            "marginalise_weights: use the evidence with its plain weights."
+        )
+    return e
+
+
 @estimator(label="Mean return: current practice", uses=set())
 def monte_carlo(e: Evidence) -> Any:
     r"""Estimate the value of current practice by the mean return.

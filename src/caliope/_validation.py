@@ -284,15 +284,18 @@ def as_step_column(name: str, values: ArrayLike, n_steps: int) -> Float:
     return read_only(column)
 
 
-def as_log_ratio(values: ArrayLike, n_steps: int) -> Float:
-    """Return logarithms of ratios, one per step, (N,): finite, or -inf."""
-    column = np.asarray(unmasked("log_ratio", values), dtype=np.float64)
+def as_log_ratio(values: ArrayLike, n_steps: int, *, name: str = "log_ratio") -> Float:
+    """Return logarithms of ratios or weights, one per step, (N,): finite, or -inf."""
+    column = np.asarray(unmasked(name, values), dtype=np.float64)
     if column.shape != (n_steps,):
-        raise ValueError(f"log_ratio must have shape ({n_steps},), one for each step, got {column.shape}.")
+        raise ValueError(f"{name} must have shape ({n_steps},), one for each step, got {column.shape}.")
     bad = np.flatnonzero(~(column < np.inf))
     if len(bad):
+        reason = (
+            " +inf or nan means that the behaviour policy gives probability 0 to an action that was taken."
+        )
         raise ValueError(
-            f"log_ratio must be finite or -inf; {len(bad)} are not (first: {column[bad[0]]} at step {bad[0]}). "
-            "+inf or nan means that the behaviour policy gives probability 0 to an action that was taken."
+            f"{name} must be finite or -inf; {len(bad)} are not (first: {column[bad[0]]} at step {bad[0]})."
+            + (reason if name == "log_ratio" else "")
         )
     return read_only(column)

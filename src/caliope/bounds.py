@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from caliope._evidence import Evidence, refuse_counts
+from caliope._formulas import require_whole_weights
 from caliope._ragged import Float
 from caliope._results import Interval
-from caliope.checks import U101, U104, U105, W101, W102, W103, W104, W105, Finding
+from caliope.checks import U101, U104, U105, W101, W102, W103, W104, W105, W107, W108, Finding
 from caliope.uncertainty._intervals import check_level
 
 __all__ = ["betting", "hcope", "maurer_pontil"]
@@ -80,7 +81,7 @@ def maurer_pontil(
 
     # Above by a bound below on rho (b - G), not by one above on rho (G - a): where the target acts without
     # support, weight is missing, and the second would take it for a return of a.
-    changed = any(note.check in (W101, W102, W103, W104, W105) for note in e.notes)
+    changed = any(note.check in (W101, W102, W103, W104, W105, W107, W108) for note in e.notes)
     below, above = low + lower(rho * (e.returns - low)), high - lower(rho * (high - e.returns))
     return _interval(
         below, above, (low, high), level, "Maurer-Pontil", _check_assumptions(e, changed=changed)
@@ -259,7 +260,7 @@ def _check(e: Evidence, returns_in: tuple[float, float], level: float) -> tuple[
     low, high = returns_in
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise ValueError(f"returns_in must be two finite numbers, low < high, got {returns_in}.")
-    refuse_counts(e)
+    refuse_counts(require_whole_weights(e))
     if e.cluster is not None:
         raise ValueError(
             f"a bound needs independent trajectories, and these belong to {e.layout.n_units} clusters: use bootstrap, "
@@ -284,7 +285,7 @@ def _check_assumptions(e: Evidence, *, changed: bool = False) -> tuple[Finding, 
     if not e.behaviour_known:
         findings.append(U101.finding("issue"))
     # Smoothing raises weights; a cap read off the log makes all values depend on each other.
-    dependent = (n.check == W104 or (n.check == W102 and "at" not in n.facts) for n in e.notes)
+    dependent = (n.check in (W104, W107, W108) or (n.check == W102 and "at" not in n.facts) for n in e.notes)
     if changed or any(dependent):
         findings.append(U104.finding("issue"))
     return tuple(findings)

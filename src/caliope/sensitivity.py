@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from caliope._evidence import Evidence, refuse_counts
-from caliope._formulas import monte_carlo, step_wis, wdr, wis
+from caliope._formulas import monte_carlo, require_whole_weights, step_wis, wdr, wis
 from caliope._gather import gather
 from caliope._policies import SupportError
 from caliope._ragged import Float, Int
@@ -174,7 +174,7 @@ def breakdown(e: Evidence, *, baseline: float | None = None) -> Breakdown:
 
 def _by_return(e: Evidence) -> tuple[Float, Float]:
     """Weights (up to a common factor) and returns of the trajectories that have weight, by rising return."""
-    weights, returns = e.final_weight, e.returns
+    weights, returns = require_whole_weights(e).final_weight, e.returns
     order = np.argsort(returns, kind="stable")
     order = order[weights[order] > 0]
     return weights[order], returns[order]

@@ -7,7 +7,7 @@ import caliope as cal
 from caliope._traits import traits_of
 from caliope.checks import _estimates as diagnostics
 from caliope.domains import ward
-from caliope.weights import weigh_trajectories
+from caliope.weights._effective import weigh_trajectories
 from conftest import LENGTHY_B, LENGTHY_E, LENGTHY_GAMMA, random_evidence
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import genpareto
 
-from caliope.weights import fit_pareto, khat_threshold, smooth_tail, tail_size
+from caliope.weights._pareto import fit_pareto, khat_threshold, smooth_tail, tail_size
 
 
 def naive_fit(excess):

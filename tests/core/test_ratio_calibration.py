@@ -5,7 +5,8 @@ import pytest
 
 import caliope as cal
 from caliope.domains import ward
-from caliope.weights import calibrate_ratios, fit_isotonic_ratio
+from caliope.weights import calibrate_ratios
+from caliope.weights._calibrated import fit_isotonic_ratio
 
 
 def loss(g, levels, scores, wanted, logged):

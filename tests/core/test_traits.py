@@ -10,7 +10,7 @@ import caliope as cal
 from caliope._traits import Traits, estimator, label, name_of, traits_of
 from caliope.checks import find, verdict
 from caliope.checks._estimates import examine
-from caliope.weights import weigh_trajectories
+from caliope.weights._effective import weigh_trajectories
 from conftest import ESTIMATORS, random_evidence
 
 ALL = ESTIMATORS | {"magic": cal.estimators.magic}

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from caliope import Evidence, dr, ois, step_is, wdr, wis
-from caliope.weights import clip_ratios, clip_weights, shrink_weights, smooth_tail, smooth_weights
+from caliope.weights import clip_ratios, clip_weights, normalise_under_way, shrink_weights, smooth_weights
+from caliope.weights._pareto import smooth_tail
 
 
 def evidence(lengths, *, seed=0, spread=0.5, zeros=0, **changes):
@@ -30,6 +31,7 @@ EVERY = [
     pytest.param(clip_weights, id="clip_weights, default"),
     pytest.param(lambda e: shrink_weights(e, 3.0), id="shrink_weights"),
     pytest.param(smooth_weights, id="smooth_weights"),
+    pytest.param(normalise_under_way, id="normalise_under_way"),
     pytest.param(lambda e: clip_weights(shrink_weights(clip_ratios(e, 4.0), 9.0), 1.2), id="three in a row"),
 ]
 

@@ -122,3 +122,71 @@ phis = per_horizon(ois)
 phwis = per_horizon(wis)
 step_phwis = per_horizon(step_wis)
 phwdr = per_horizon(wdr)
+
+
+def normalised_under_way(xs, few):
+    """Weights of every trajectory and step whose ratios are scaled so that those under way keep their weight."""
+    horizon = max(x.length for x in xs)
+    means, sizes = [], []
+    for t in range(horizon):
+        alive = [x for x in xs if x.length > t]
+        means.append(divide(sum(x.rho(t) for x in alive), sum(x.rho(t - 1) for x in alive)))
+        sizes.append(len(alive))
+    late = [t for t in range(horizon) if sizes[t] < few and means[t] == means[t]]
+    pooled = divide(sum(sizes[t] * means[t] for t in late), sum(sizes[t] for t in late))
+    means = [pooled if sizes[t] < few and late else means[t] for t in range(horizon)]
+    weights = []
+    for x in xs:
+        w, mine = 1.0, []
+        for t in range(x.length):
+            w *= x.ratio[t] / (means[t] if means[t] > 0 else 1.0)
+            mine.append(w)
+        weights.append(mine)
+    return weights
+
+
+def capped(xs, weights):
+    """Weights of at most max(sqrt(n) / 3, 1) times the mean at their step, ended ones with their last."""
+    n = len(xs)
+    out = [list(mine) for mine in weights]
+    for t in range(max(x.length for x in xs)):
+        cap = sum(mine[min(t, len(mine) - 1)] for mine in weights) / n * max(n**0.5 / 3, 1.0)
+        for mine in out:
+            if t < len(mine):
+                mine[t] = min(mine[t], cap)
+    return out
+
+
+def marginalised(xs, states, fold, few=50):
+    """mu_t = m(s_t, t) lambda_t, with m the mean of w_{t-1} over the same state and t in the other folds."""
+    n, horizon = len(xs), max(x.length for x in xs)
+    w = capped(xs, normalised_under_way(xs, few))
+    before = [[1.0, *mine[:-1]] for mine in w]
+    y = [list(mine) for mine in before]
+    for t in range(horizon):
+        alive = [i for i in range(n) if xs[i].length > t]
+        mean = sum(before[i][t] for i in alive) / len(alive)
+        for i in alive:
+            y[i][t] = before[i][t] / (mean if mean > 0 else 1.0)
+    m, mu = [[1.0] * x.length for x in xs], [[0.0] * x.length for x in xs]
+    for i in range(n):
+        others = [(j, t) for j in range(n) if fold[j] != fold[i] for t in range(1, xs[j].length)]
+        for t in range(1, xs[i].length):
+            same = [y[j][t] for j, s in others if s == t and states[j][t] == states[i][t]]
+            same = same or [y[j][s] for j, s in others]  # a state that was not seen: the mean of all
+            m[i][t] = sum(same) / len(same) if same else 1.0
+    wanted, has = [0.0] * horizon, [0.0] * horizon
+    for t in range(horizon):
+        alive = [i for i in range(n) if xs[i].length > t]
+        scale = divide(sum(before[i][t] for i in alive), sum(m[i][t] for i in alive))
+        for i in alive:
+            m[i][t] *= scale
+            mu[i][t] = m[i][t] * xs[i].ratio[t]
+        wanted[t], has[t] = sum(m[i][t] for i in alive), sum(mu[i][t] for i in alive)
+    late = [t for t in range(horizon) if sum(x.length > t for x in xs) < few]
+    for i in range(n):
+        for t in range(xs[i].length):
+            pool = late if t in late else [t]
+            mu[i][t] *= sum(wanted[s] for s in pool) / sum(has[s] for s in pool)
+            mu[i][t] = min(mu[i][t], max(n**0.5 / 3, 1.0))
+    return mu

@@ -116,6 +116,9 @@ W102: Final = find("W102")
 W103: Final = find("W103")
 W104: Final = find("W104")
 W105: Final = find("W105")
+W106: Final = find("W106")
+W107: Final = find("W107")
+W108: Final = find("W108")
 
 __all__ = [
     "Check",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from caliope._evidence import Evidence
 from caliope._traits import Traits
 from caliope.checks import D115, L109, Finding
-from caliope.weights import kish, weigh_trajectories
+from caliope.weights._effective import kish, weigh_trajectories
 
 # Effective clusters: intervals are nominal above, broken below.
 ENOUGH, TOO_FEW = 30, 10

@@ -34,6 +34,7 @@ from caliope.checks import (
     D113,
     D114,
     D117,
+    W108,
     Finding,
     Level,
 )
@@ -42,7 +43,7 @@ from caliope.checks._counting import REMOVED, count_once, removed_weight
 from caliope.checks._tails import check_tail
 from caliope.estimators import per_horizon
 from caliope.uncertainty._intervals import difference, influence
-from caliope.weights import effective_n, kish, weigh_trajectories
+from caliope.weights._effective import effective_n, kish, weigh_trajectories
 
 __all__ = ["CHECKS", "TESTABLE", "TOO_FEW", "check_value", "effective_n", "examine", "kish"]
 
@@ -382,6 +383,8 @@ def _apply_note(note: Finding, traits: Traits) -> Finding | None:
     """Return a note of the evidence as far as it concerns an estimator."""
     if not note.concerns & traits.uses:
         return None
+    if note.check == W108 and "regressed" in note.variants and traits.declared and not traits.by_step:
+        return replace(note, variants=(*note.variants, "whole")).at("issue")
     removed = removed_weight(note)
     if removed > REMOVED[1] and traits.weighted and not traits.normalised:
         return note.at("issue")

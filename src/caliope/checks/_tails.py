@@ -9,7 +9,8 @@ from caliope._evidence import Evidence
 from caliope._ragged import Float
 from caliope._traits import Traits
 from caliope.checks import D103, Finding
-from caliope.weights import khat_threshold, smooth_tail, weigh_trajectories
+from caliope.weights._effective import weigh_trajectories
+from caliope.weights._pareto import khat_threshold, smooth_tail
 
 # Share of the trajectories with one and the same return, from which the others are looked at alone.
 _MOSTLY = 0.5

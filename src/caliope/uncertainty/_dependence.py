@@ -17,7 +17,7 @@ from caliope._ragged import Float
 from caliope._results import Interval
 from caliope._traits import Estimator, traits_of
 from caliope.uncertainty._resampling import CELLS, evaluate
-from caliope.weights import kish, weigh_trajectories
+from caliope.weights._effective import kish, weigh_trajectories
 
 WINDOWS = (1, 3, 10, 30, 100)  # lags; from pairs of neighbours to large clusters
 _LONGEST = 0.2  # window, as a share of the units
