@@ -57,6 +57,36 @@ def test_rows_doses_and_cut_points(cohort):
     assert refit.cuts["vaso"] == pytest.approx(np.quantile(nonzero, [0.25, 0.5, 0.75]), rel=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("hours", "stays", "decisions"), [(1, 72, 2556), (2, 71, 1248), (8, 68, 248)])
+def test_windows_of_another_length_hold_the_same_doses(cohort, hours, stays, decisions):
+    other = build_cohort(PLACE, settings=CohortSettings(window_hours=hours))
+    numbers = other.summary()
+    assert (numbers["stays"], numbers["decisions"]) == (stays, decisions)
+    assert other.to_dict()["settings"]["window_hours"] == hours
+    assert other.cuts == cohort.cuts  # in mL per four hours, as before
+    short, long = sorted([(hours, other.rows), (4, cohort.rows)], key=lambda pair: pair[0])
+    ratio = long[0] // short[0]
+    parts = short[1].select("icustay_id", "decided_at", ml=pl.col("input_4hourly") * short[0] / 4)
+    whole = long[1].select("icustay_id", start="decided_at", ml=pl.col("input_4hourly") * long[0] / 4)
+    inside = whole.join(parts, on="icustay_id", suffix="_part").filter(
+        (pl.col("decided_at") >= pl.col("start"))
+        & (pl.col("decided_at") < pl.col("start") + pl.duration(hours=long[0]))
+    )
+    summed = inside.group_by("icustay_id", "start").agg(
+        pl.col("ml").first(), pl.col("ml_part").sum(), pl.len().alias("parts")
+    )
+    full = summed.filter(pl.col("parts") == ratio)
+    assert len(full) > 200
+    assert full["ml_part"].to_numpy() == pytest.approx(full["ml"].to_numpy(), abs=1e-4)
+
+
+@pytest.mark.parametrize("hours", [3, 0, True, "4"])
+def test_other_lengths_of_a_window_are_refused(hours):
+    with pytest.raises(ValueError, match="window_hours must be one of 1, 2, 4, 8, got"):
+        CohortSettings(window_hours=hours)
+
+
 def test_missing_before_anything_was_filled_in(cohort):
     table = {row["variable"]: row for row in cohort.missingness.iter_rows(named=True)}
     assert table["HR"]["measured"] > 0.98

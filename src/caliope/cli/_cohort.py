@@ -15,7 +15,7 @@ from caliope.clinical._ablation import measure_mistakes
 from caliope.clinical._cohort import Cohort, check_output_path
 from caliope.clinical._databases import MIMIC3, MIMIC4, Database
 from caliope.clinical._pipeline import STAGES, Resources, Stage, build_cohort
-from caliope.clinical._settings import CHOICES, AsPublished, CohortSettings
+from caliope.clinical._settings import CHOICES, WINDOW_HOURS, AsPublished, CohortSettings
 from caliope.clinical._sources import describe_source, is_address
 
 Command = Callable[..., None]
@@ -32,13 +32,15 @@ def cohort() -> None:
 def _setting(name: str, text: str) -> Any:
     """Option for a setting of the cohort, with its default and its choices."""
     kind = click.Choice(CHOICES[name]) if name in CHOICES else None
+    shown = "|".join(map(str, WINDOW_HOURS)) if name == "window_hours" else None
     default = getattr(CohortSettings, name)
     return click.option(
-        f"--{name.replace('_', '-')}", type=kind, default=default, show_default=True, help=text
+        f"--{name.replace('_', '-')}", type=kind, metavar=shown, default=default, show_default=True, help=text
     )
 
 
 _SETTINGS = {
+    "window_hours": "Hours between two decisions.",
     "hours_before": "Hours of record before onset.",
     "hours_after": "Hours of record after onset.",
     "lab_delay_hours": "Hours from a sample to its result.",

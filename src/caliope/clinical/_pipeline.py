@@ -53,7 +53,7 @@ STAGES = (
     Stage(
         "infection", "antibiotics and cultures", ("antibiotics", "cultures", "infection_events", "infections")
     ),
-    Stage("windows", "records in windows of four hours", ("records", "windows")),
+    Stage("windows", "records in windows", ("records", "windows")),
     Stage("measurements", "vital signs, laboratory, ventilation", ("measurements",)),
     Stage(
         "treatment", "fluids, vasopressors, urine", ("window_fluids", "window_vasopressors", "window_urine")
@@ -216,8 +216,15 @@ def _set_variables(connection: DuckDBPyConnection, settings: CohortSettings) -> 
     """Set every setting under its own name, for ``getvariable`` in the SQL files."""
     plain = {k: v for k, v in asdict(settings).items() if k != "as_published"}
     record = 80.0 if settings.as_published.wide_windows else settings.hours_before + settings.hours_after
-    decisions = int(record // 4) - (0 if settings.as_published.same_window_action else 1)
-    extra = {"iv_cuts": list(RAGHU_IV_CUTS), "vaso_cuts": list(RAGHU_VASO_CUTS), "full_length": decisions}
+    decisions = int(record // settings.window_hours) - (0 if settings.as_published.same_window_action else 1)
+    # A limit on the amount in a window, where the columns are in mL per four hours.
+    short = max(4 / settings.window_hours, 1)
+    extra: dict[str, Any] = {
+        "short_windows": short,
+        "iv_cuts": list(RAGHU_IV_CUTS),
+        "vaso_cuts": list(RAGHU_VASO_CUTS),
+        "full_length": decisions,
+    }
     for name, value in (plain | asdict(settings.as_published) | extra).items():
         literal = quote(value) if isinstance(value, str) else str(value)
         connection.execute(f"SET VARIABLE {name} = {literal}")

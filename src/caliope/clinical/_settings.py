@@ -15,6 +15,9 @@ RAGHU_VASO_CUTS = (0.08, 0.225, 0.45)
 CHOICES = {"outcome": ("hospital", "90 days"), "cuts": ("raghu", "refit"), "fill": ("normal", "median")}
 """Allowed values of the settings with a choice."""
 
+WINDOW_HOURS = (1, 2, 4, 8)
+"""Allowed lengths of a window, in hours."""
+
 _LARGEST = {
     "hours_before": (1000, "hours"),
     "hours_after": (1000, "hours"),
@@ -139,11 +142,14 @@ class AsPublished:
 class CohortSettings:
     """Choices that the paper leaves open, with a default for each.
 
-    There is one decision every four hours. By default its state holds what was charted in the four hours **before**
-    it (or the last earlier value), and its action is the dose of the four hours **after** it.
+    There is one decision per window, every four hours by default. Its state holds what was charted in the window
+    **before** it (or the last earlier value), and its action is the dose of the window **after** it.
 
     Parameters
     ----------
+    window_hours : {4, 1, 2, 8}
+        Hours between two decisions. Fluid and urine are in mL per four hours in any case, so that dose limits and
+        scores keep their meaning.
     hours_before : float
         Hours from the start of the record to the presumed onset of infection.
     hours_after : float
@@ -178,6 +184,7 @@ class CohortSettings:
     ('hospital', ('grams_as_ml',))
     """
 
+    window_hours: int = 4
     hours_before: float = 24.0
     hours_after: float = 48.0
     lab_delay_hours: float = 1.0
@@ -196,8 +203,15 @@ class CohortSettings:
         for name, (high, unit) in _LARGEST.items():
             if not 0 <= getattr(self, name) <= high:
                 raise ValueError(f"{name} must lie between 0 and {high} {unit}, got {getattr(self, name)}.")
-        if self.hours_before + self.hours_after < 8:
-            raise ValueError("the record must span at least two windows of four hours: 8 hours in all.")
+        if isinstance(self.window_hours, bool) or self.window_hours not in WINDOW_HOURS:
+            raise ValueError(
+                f"window_hours must be one of {', '.join(map(str, WINDOW_HOURS))}, got {self.window_hours!r}."
+            )
+        if self.hours_before + self.hours_after < 2 * self.window_hours:
+            raise ValueError(
+                f"the record must span at least two windows: {2 * self.window_hours} hours in all, got "
+                f"{self.hours_before + self.hours_after:g}."
+            )
         if not 0 < self.terminal_reward < float("inf"):
             raise ValueError(f"terminal_reward must be a number above 0, got {self.terminal_reward}.")
         if not isinstance(self.seed, int):

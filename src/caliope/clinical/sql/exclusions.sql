@@ -8,7 +8,7 @@ extremes AS (
 ),
 course AS (
     SELECT icustay_id, count(*) AS decisions, max(max_dose_vaso) AS highest, arg_max(max_dose_vaso, step) AS last_dose,
-           max(SOFA) AS worst, arg_max(SOFA, step) AS last_sofa, max(decided_at) + INTERVAL 4 HOUR AS record_end
+           max(SOFA) AS worst, arg_max(SOFA, step) AS last_sofa, max(decided_at) + hours(getvariable('window_hours')) AS record_end
     FROM decisions GROUP BY icustay_id
 ),
 events AS (
@@ -23,9 +23,9 @@ SELECT s.icustay_id, s.subject_id,
            WHEN i.onset IS NULL THEN 5
            WHEN r.icustay_id IS NULL THEN 6
            WHEN coalesce(q.worst, 0) < 2 THEN 7
-           WHEN x.urine > 12000 THEN 8
+           WHEN x.urine > 12000 * getvariable('short_windows') THEN 8
            WHEN x.bilirubin > 10000 THEN 9
-           WHEN x.fluid > 10000 THEN 10
+           WHEN x.fluid > 10000 * getvariable('short_windows') THEN 10
            WHEN coalesce(c.decisions, 0) = 0 THEN 11
            WHEN getvariable('exclude_withdrawal') AND s.died_within_90_days AND c.last_dose = 0 AND c.highest > 0.3
                 AND c.last_sofa >= c.worst / 2 AND c.decisions < getvariable('full_length') THEN 12
@@ -42,8 +42,10 @@ CREATE OR REPLACE TABLE flow AS
 WITH reasons(stage, reason) AS (VALUES
     (1, 'impossible or missing dates, age, sex or outcome'), (2, 'too young'), (3, 'no antibiotic'), (4, 'no culture'),
     (5, 'antibiotic and culture too far apart: no presumed infection'), (6, 'nothing charted in the record'),
-    (7, 'SOFA below 2: no sepsis'), (8, 'more than 12 L of urine in 4 h'), (9, 'bilirubin above 10000'),
-    (10, 'more than 10 L of fluid in 4 h'), (11, 'no decision: less than a window of treatment in the ICU'),
+    (7, 'SOFA below 2: no sepsis'), (8, 'more than ' || 12 * greatest(getvariable('window_hours') // 4, 1) || ' L of urine in '
+        || getvariable('window_hours') || ' h'), (9, 'bilirubin above 10000'),
+    (10, 'more than ' || 10 * greatest(getvariable('window_hours') // 4, 1) || ' L of fluid in '
+        || getvariable('window_hours') || ' h'), (11, 'no decision: less than a window of treatment in the ICU'),
     (12, 'treatment seems to have been withdrawn before death'), (13, 'died while being recorded')),
 counted AS (
     SELECT r.stage, r.reason, count(f.stage) AS stays_removed,

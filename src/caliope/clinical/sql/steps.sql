@@ -1,4 +1,4 @@
--- What is known at the end of each window of four hours.
+-- What is known at the end of each window.
 
 -- The mean of what was charted in the window; sums are exact, so that the order of rows cannot matter.
 CREATE OR REPLACE TABLE window_means AS

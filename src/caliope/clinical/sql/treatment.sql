@@ -1,4 +1,4 @@
--- Fluids, vasopressors and urine in each window of four hours.
+-- Fluids, vasopressors and urine in each window. Fluid and urine are in mL per four hours, however long a window is.
 
 -- Intravenous fluid in mL of isotonic fluid: hypertonic fluids count more, hypotonic ones less.
 CREATE OR REPLACE TABLE fluid_doses AS
@@ -26,7 +26,7 @@ running AS (
     FROM fluid_doses d JOIN windows w ON w.icustay_id = d.icustay_id AND d.starttime < w.ends AND d.endtime > w.starts
     WHERE d.fault IS NULL AND d.endtime > d.starttime
 )
-SELECT icustay_id, step, sum(ml::DECIMAL(18, 6))::DOUBLE AS input_4hourly
+SELECT icustay_id, step, sum(ml::DECIMAL(18, 6))::DOUBLE * 4 / getvariable('window_hours') AS input_4hourly
 FROM (SELECT * FROM bolus UNION ALL SELECT * FROM running) GROUP BY icustay_id, step;
 
 -- Vasopressors in micrograms/kg/min of norepinephrine.
@@ -88,6 +88,7 @@ summed AS (
 running AS (SELECT *, sum(net) OVER stay AS balance FROM summed WINDOW stay AS (PARTITION BY icustay_id ORDER BY step)),
 -- Urine so far is the largest balance so far: fluid that is still in the bladder is no urine taken back.
 made AS (SELECT *, greatest(max(balance) OVER stay, 0) AS so_far FROM running WINDOW stay AS (PARTITION BY icustay_id ORDER BY step))
-SELECT icustay_id, step, (so_far - coalesce(lag(so_far) OVER stay, 0))::DOUBLE AS output_4hourly,
-       output_4hourly + preadmission::DOUBLE AS with_preadmission, times_charted
+SELECT icustay_id, step, (so_far - coalesce(lag(so_far) OVER stay, 0))::DOUBLE AS output_window,
+       output_window * 4 / getvariable('window_hours') AS output_4hourly,
+       output_window + preadmission::DOUBLE AS with_preadmission, times_charted
 FROM made WINDOW stay AS (PARTITION BY icustay_id ORDER BY step);

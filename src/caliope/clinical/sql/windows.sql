@@ -1,4 +1,4 @@
--- The record of each stay in windows of four hours, from a day before the onset of infection to two days after.
+-- The record of each stay in windows, of four hours by default, from a day before the onset of infection to two days after.
 
 -- Adults with presumed infection, the record that belongs to it, and the origin of its windows.
 CREATE OR REPLACE TABLE records AS
@@ -37,15 +37,16 @@ FROM spans WHERE first_chart IS NOT NULL AND origin IS NOT NULL;
 
 -- Window 0 begins at the origin; those before it serve the SOFA score, which looks back two days before onset.
 CREATE OR REPLACE TABLE windows AS
-SELECT icustay_id, step, origin + hours(4 * step) AS starts, origin + hours(4 * step + 4) AS ends,
-       step >= 0 AND origin + hours(4 * step) < record_ends AS recorded,
+SELECT icustay_id, step, origin + hours(getvariable('window_hours') * step) AS starts,
+       origin + hours(getvariable('window_hours') * (step + 1)) AS ends,
+       step >= 0 AND origin + hours(getvariable('window_hours') * step) < record_ends AS recorded,
        -- A window of which less than half was spent in the ICU says little about what was done in it.
-       step >= 0 AND origin + hours(4 * step + 2) <= record_ends AS treated,
+       step >= 0 AND origin + hours(getvariable('window_hours') * (step + 0.5)) <= record_ends AS treated,
        starts >= onset - INTERVAL 48 HOUR AND starts < onset + INTERVAL 24 HOUR AS scored
 FROM (
     SELECT icustay_id, origin, onset, ends AS record_ends,
            unnest(generate_series(
-               least(0, CAST(floor(epoch(onset - INTERVAL 48 HOUR - origin) / 14400) AS BIGINT)),
-               greatest(CAST(ceil(epoch(greatest(ends, onset + INTERVAL 24 HOUR) - origin) / 14400) AS BIGINT) - 1, 0))) AS step
+               least(0, CAST(floor(epoch(onset - INTERVAL 48 HOUR - origin) / (3600 * getvariable('window_hours'))) AS BIGINT)),
+               greatest(CAST(ceil(epoch(greatest(ends, onset + INTERVAL 24 HOUR) - origin) / (3600 * getvariable('window_hours'))) AS BIGINT) - 1, 0))) AS step
     FROM records
 );
