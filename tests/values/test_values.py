@@ -631,6 +631,38 @@ def test_values_of_practice_are_its_returns_over_two_hundred_decisions(gamma, ca
     assert abs(values[data.layout.first].mean() - returns.mean()) < 4 * error
 
 
+@pytest.mark.parametrize("horizon", [1, 6, 40])
+def test_values_of_a_small_log_are_the_mean_of_three_divisions_into_folds(horizon):
+    rng = np.random.default_rng(3)
+    n = 40 * horizon
+    data = cal.Trajectories(
+        rng.integers(0, 3, n).astype(float),
+        rng.integers(0, 2, n),
+        rng.normal(size=n),
+        horizon * np.arange(41),
+    )
+    target = np.full((n, 2), 0.5)
+    values, how = fit_default_values(data, target, TabularRegressor(), gamma=0.9, rng=4)
+    expected = np.zeros((n, 2))
+    for seed in (4, [4, 1], [4, 2]):
+        fold = data.fold_of(2, rng=np.random.default_rng(seed))
+        for j in (0, 1):
+            others, own = data[fold != j], np.flatnonzero(fold == j)
+            rows = data.layout.rows_of(own)
+            if horizon == 1:
+                model = fitted_q(
+                    others, target[: others.n_steps], TabularRegressor(), gamma=0.9, n_iterations=1
+                )
+            else:
+                model = fitted_q_by_time(others, target[: others.n_steps], TabularRegressor(), gamma=0.9)
+            expected[rows] += model.on(data[own]) / 3
+        if horizon > 30:  # one model per step takes long
+            expected *= 3
+            break
+    assert values == pytest.approx(expected)
+    assert how.endswith("cross-fitted" if horizon > 30 else "cross-fitted 3 times")
+
+
 def test_rounds_suffice_where_few_decisions_come_late():
     # One in ten trajectories is long: 6% of the decisions lie beyond the thirtieth.
     lengths = np.array([10] * 90 + [36] * 10)

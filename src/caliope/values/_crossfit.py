@@ -27,6 +27,8 @@ _ROUNDS = 30
 _AT_THE_CAP = 0.02
 # Share of the decisions beyond so many rounds, above which rounds do not reach the end; and one model per step at most.
 _BEYOND, _MOST_STEPS = 0.1, 2000
+# Divisions into folds that values are averaged over, if they are fitted on so few rows, counted in every round.
+_REPEATS, _FEW_ROWS = 3, 30_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +243,8 @@ def fit_default_values(
 ) -> tuple[Float, str]:
     """Fit the values of an audit: across two folds, backward in time where lengths are capped or long.
 
+    In a small log it matters which trajectories are in which fold. There values are the mean of three divisions.
+
     Parameters
     ----------
     data : Trajectories
@@ -277,18 +281,24 @@ def fit_default_values(
     """
     which = np.arange(len(data)) if fitted_on is None else fitted_on
     part = data.part(which)
-    chosen = default_regressor(data, random_state=rng) if regressor is None else regressor
     rows = data.layout.rows_of(which)
     # Probabilities that a forest may have summed on several threads are rounded: the last digit would move splits.
     proba = np.round(target_probs[rows], 12)
-    if by_step := _needs_time(part):
-        fitted = cross_fitted_q_by_time(part, proba, chosen, gamma=gamma, folds=2, rng=rng)
-    else:
-        fitted = cross_fitted_q(
-            part, proba, chosen, gamma=gamma, **rounds_of(part), folds=2, rng=rng, work=work
-        )
-    how = "by step" if by_step else _say_rounds(part)
-    return _predict_others(data, which, fitted), f"{type(chosen).__name__}, {how}, cross-fitted"
+    by_step = _needs_time(part)
+    repeats = _repeats(part, by_step=by_step)
+    table = np.zeros((data.n_steps, data.n_actions))
+    for r in range(repeats):
+        chosen = default_regressor(data, random_state=(rng + r) % 2**32) if regressor is None else regressor
+        dealt = np.random.default_rng([rng, r] if r else rng)
+        if by_step:
+            fitted = cross_fitted_q_by_time(part, proba, chosen, gamma=gamma, folds=2, rng=dealt)
+        else:
+            fitted = cross_fitted_q(
+                part, proba, chosen, gamma=gamma, **rounds_of(part), folds=2, rng=dealt, work=work
+            )
+        table += _predict_others(data, which, fitted) / repeats
+    how = f"{'by step' if by_step else _say_rounds(part)}, cross-fitted{f' {repeats} times' if repeats > 1 else ''}"
+    return table, f"{type(chosen).__name__}, {how}"
 
 
 def fit_values_by_fold(
@@ -323,6 +333,13 @@ def fit_values_by_fold(
         table[data.layout.rows_of(held_out)] = model.on(data[held_out])
     how = "by step" if by_step else _say_rounds(data.part(fitted_on))
     return table, f"{type(chosen).__name__}, {how}, fitted without the fold that they evaluate"
+
+
+def _repeats(part: Trajectories, *, by_step: bool) -> int:
+    """Over how many divisions into folds values are averaged: more than one where fits are fast."""
+    horizon = part.layout.horizon
+    rows = part.n_steps * (1 if by_step else min(horizon, _ROUNDS))
+    return _REPEATS if rows <= _FEW_ROWS and (horizon <= _ROUNDS or not by_step) else 1
 
 
 def rounds_of(part: Trajectories) -> dict[str, Any]:
