@@ -48,5 +48,20 @@ def explain(code: str | None) -> None:
     click.echo(explain_code(code))
 
 
+@main.command()
+@click.argument("numbers", metavar="FILE.json")
+@click.option(
+    "--out", metavar="FILE.html", help="Page to write.  [default: the name of the JSON, with .html]"
+)
+def report(numbers: str, out: str | None) -> None:
+    """Draw the page of an audit again.
+
+    FILE.json is what evaluate --out report.html wrote beside the report; neither the log nor a model is needed.
+    """
+    from caliope.cli._console import needs_report
+
+    click.echo(f"Report: {needs_report().draw_again(numbers, out)}")
+
+
 for _command in (demo, evaluate, calibrate, simulate, cohort):
     main.add_command(_command)

@@ -172,17 +172,23 @@ def open_report(out: str | None) -> Callable[[Any], None] | None:
         return None
     page = Path(out)
     check_writable(page, page.with_suffix(".json"))
+    pages = needs_report()
+
+    def write(audit: Any) -> None:
+        pages.write_report(audit, out)
+
+    return write
+
+
+def needs_report() -> Any:
+    """The module that writes pages; raise in one line where the extra is missing."""
     try:
-        from caliope.report._page import write_report
+        from caliope.report import _page
     except ModuleNotFoundError as error:
         raise ValueError(
             f"a report needs {error.name}: pip install 'caliope[report]', or leave --out out."
         ) from None
-
-    def write(audit: Any) -> None:
-        write_report(audit, out)
-
-    return write
+    return _page
 
 
 def check_writable(*files: Path) -> None:

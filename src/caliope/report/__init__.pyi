@@ -2,6 +2,7 @@ from ._numbers import (
     numbers_json as numbers_json,
 )
 from ._page import (
+    draw_again as draw_again,
     draw_figures as draw_figures,
     report_html as report_html,
     write_report as write_report,

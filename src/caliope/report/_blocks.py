@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 from markupsafe import Markup
@@ -172,9 +173,11 @@ class Picture:
     data: Grid
     small: bool = False  # three beside each other where there is room, not two
 
-    @property
+    @cached_property  # once: drawn again, matplotlib lays it out anew
     def svg(self) -> Markup:
         """The drawing, as it stands in the page."""
+        if hasattr(self.figure, "__html__"):  # drawn before, and read from JSON
+            return Markup(self.figure.__html__())
         return themed(plots.svg(self.figure), self.name)
 
 

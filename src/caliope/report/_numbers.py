@@ -13,10 +13,13 @@ import numpy as np
 
 from caliope._audit._result import Audit
 
+SCHEMA = 1  # of the JSON: it changes when a name in it changes its meaning
 _PACKAGES = ("caliope", "numpy", "scipy", "scikit-learn", "polars", "faiss-cpu")
 
 
-def numbers_json(audit: Audit, figures: Mapping[str, Any] | None = None) -> str:
+def numbers_json(
+    audit: Audit, figures: Mapping[str, Any] | None = None, *, page: Mapping[str, Any] | None = None
+) -> str:
     """Write the numbers of an audit as JSON.
 
     Parameters
@@ -25,6 +28,8 @@ def numbers_json(audit: Audit, figures: Mapping[str, Any] | None = None) -> str:
         The result.
     figures : mapping, optional
         Tables behind the figures, by name.
+    page : mapping, optional
+        The page itself, so that it can be drawn again.
 
     Returns
     -------
@@ -35,7 +40,8 @@ def numbers_json(audit: Audit, figures: Mapping[str, Any] | None = None) -> str:
     --------
     >>> text = numbers_json(audit)  # doctest: +SKIP
     """
-    content = audit.to_dict() | {"versions": versions()} | ({"figures": dict(figures)} if figures else {})
+    content = {"schema": SCHEMA} | audit.to_dict() | {"versions": versions()}
+    content |= ({"figures": dict(figures)} if figures else {}) | ({"page": dict(page)} if page else {})
     return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
 
 

@@ -21,6 +21,7 @@ from caliope.report._sensitivity import (
     settings_section,
     words_section,
 )
+from caliope.report._stored import Page, read_page
 from caliope.report._verdict import reach_section, value_section, verdict_section
 from caliope.report._weights import actions_section, overlap_section, weights_section
 
@@ -60,7 +61,7 @@ def report_html(audit: Audit) -> str:
     --------
     >>> page = report_html(audit)  # doctest: +SKIP
     """
-    return _render(audit, _sections(audit))
+    return _render(page_of(audit))
 
 
 def write_report(audit: Audit, path: str | Path) -> tuple[Path, Path]:
@@ -89,11 +90,37 @@ def write_report(audit: Audit, path: str | Path) -> tuple[Path, Path]:
     if page.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"a report is an HTML file: its name must end in .html, got {page.name!r}.")
     numbers = page.with_suffix(".json")
-    sections = _sections(audit)
-    figures = {picture.name: picture.data.to_dict() for part in sections for picture in part.pictures}
-    _write(page, _render(audit, sections))
-    _write(numbers, numbers_json(audit, figures))
+    content = page_of(audit)
+    figures = {picture.name: picture.data.to_dict() for part in content.sections for picture in part.pictures}
+    _write(page, _render(content))
+    _write(numbers, numbers_json(audit, figures, page=content.to_dict()))
     return page, numbers
+
+
+def draw_again(source: str | Path, path: str | Path | None = None) -> Path:
+    """Draw a page again from the JSON that was written beside it; the audit is not needed.
+
+    Parameters
+    ----------
+    source : str or Path
+        The JSON.
+    path : str or Path, optional
+        Where to write the page; by default beside the JSON, with its name.
+
+    Returns
+    -------
+    Path
+        The page. With the same version it has the same bytes.
+
+    Examples
+    --------
+    >>> page = draw_again("report.json", "again.html")  # doctest: +SKIP
+    """
+    page = Path(source).with_suffix(".html") if path is None else Path(path)
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a report is an HTML file: its name must end in .html, got {page.name!r}.")
+    _write(page, _render(read_page(source)))
+    return page
 
 
 def draw_figures(audit: Audit) -> dict[str, Any]:
@@ -123,18 +150,23 @@ def _sections(audit: Audit) -> tuple[Section, ...]:
     return (*sections, codes) if codes.blocks else sections
 
 
-def _render(audit: Audit, sections: tuple[Section, ...]) -> str:
-    """The page as HTML. Everything but our own drawings is escaped."""
-    data = audit.data
-    names = audit.settings.about
+def page_of(audit: Audit) -> Page:
+    """All that the page of an audit is made of."""
+    data, names = audit.data, audit.settings.about
     about = f"{len(data)} {data.units}, {data.n_steps} decisions, {data.n_actions} actions"
-    template = _environment().get_template("page.html.j2")
     title = names.title or (
         f"Audit of a new policy: {names.policy}" if names.policy else "Audit of a new policy"
     )
-    made = f"Audit by {names.author}" if names.author else ""
-    made = ", ".join(filter(None, [made, str(names.date)]))
-    return template.render(title=title, about=about, made=made, sections=sections) + "\n"
+    author = f"Audit by {names.author}" if names.author else ""
+    made = ", ".join(filter(None, [author, str(names.date)]))
+    return Page(title, about, made, _sections(audit))
+
+
+def _render(page: Page) -> str:
+    """The page as HTML. Everything but our own drawings is escaped."""
+    template = _environment().get_template("page.html.j2")
+    head = {"title": page.title, "about": page.about, "made": page.made}
+    return template.render(**head, sections=page.sections) + "\n"
 
 
 def _environment() -> Any:
