@@ -193,7 +193,12 @@ def test_on_single_steps_they_are_the_normalised_capped_weights():
     assert found.notes[-1].numbers["changed"] == plain.notes[-1].numbers["changed"] > 0
     assert found.notes[-1].numbers["removed"] == pytest.approx(plain.notes[-1].numbers["removed"])
     assert "nothing was regressed" in found.notes[-1].message
-    assert check_markov(plain, found).numbers == {"d": 0.0, "se": pytest.approx(0, abs=1e-12), "z": 0.0}
+    assert check_markov(plain, found).numbers == {
+        "d": 0.0,
+        "se": pytest.approx(0, abs=1e-12),
+        "z": 0.0,
+        "share": plain.notes[-1].numbers["removed"],
+    }
 
 
 def exact_means():
@@ -364,12 +369,18 @@ def test_the_level_follows_the_standard_errors_between_the_two(errors, level):
     se = np.sqrt((u**2).sum() / (300 * 299))
     finding = check_markov(plain, found)
     assert finding.code == "W106"
-    assert finding.numbers == pytest.approx({"d": d, "se": se, "z": d / se})
+    share = plain.notes[-1].numbers["removed"]
+    assert finding.numbers == pytest.approx({"d": d, "se": se, "z": d / se, "share": share})
     # A reward that is the same for all moves the estimate and none of the influences.
     moved = check_markov(shifted(plain, errors * se - d), found)
     assert moved.numbers["z"] == pytest.approx(errors, rel=1e-6)
     assert moved.level == level
     assert ("does not carry" in moved.message) == (level != "note")
+    assert "A cap removed" not in moved.message
+    harder = replace(plain, notes=(plain.notes[-1].with_facts(removed=0.03),))
+    told = check_markov(shifted(harder, errors * se - d), found)
+    assert ("A cap removed 3.0% of the plain weights" in told.message) == (level != "note")
+    assert told.level == level
 
 
 def test_clusters_widen_the_comparison():

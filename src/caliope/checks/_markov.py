@@ -7,6 +7,7 @@ import numpy as np
 from caliope._evidence import Evidence
 from caliope._formulas import wdr
 from caliope.checks import W106, Finding, Level
+from caliope.checks._counting import REMOVED, removed_weight
 from caliope.uncertainty._intervals import influence
 
 # Standard errors of the difference: a caution above the first, an issue above the second.
@@ -22,8 +23,9 @@ def check_markov(plain: Evidence, marginalised: Evidence) -> Finding:
 
     with the influences U of :func:`~caliope.estimators.wdr`; n counts clusters where there are any. Both estimate the
     same value if ratios are right and the state is Markov, so that a large z speaks against the state, or against the
-    regression of the weights. When it breaks: errors of the ratios move both, and are not seen. With few effective
-    trajectories :math:`s_D` is large, and the test says little.
+    regression of the weights. When it breaks: a cap that removes much weight biases the plain estimate more than the
+    marginalised one, and they differ although the state is Markov. Errors of the ratios move both, and are not seen.
+    With few effective trajectories :math:`s_D` is large, and the test says little.
 
     Parameters
     ----------
@@ -35,7 +37,8 @@ def check_markov(plain: Evidence, marginalised: Evidence) -> Finding:
     Returns
     -------
     Finding
-        W106 with the facts d, se and z: a caution where :math:`|z| > 2`, an issue where :math:`|z| > 4`, else a note.
+        W106 with the facts d, se, z, and the share of the plain weights that caps removed: a caution where
+        :math:`|z| > 2`, an issue where :math:`|z| > 4`, else a note.
 
     References
     ----------
@@ -62,4 +65,6 @@ def check_markov(plain: Evidence, marginalised: Evidence) -> Finding:
     else:
         z = d / se if se > rounding else float(np.copysign(np.inf, d))
     level: Level = "issue" if abs(z) > DIFFER[1] else "caution" if abs(z) > DIFFER[0] else "note"
-    return W106.finding(level, "agree" if level == "note" else "differ", d=d, se=se, z=z)
+    share = sum(removed_weight(note) for note in plain.notes)
+    variants = ("agree",) if level == "note" else ("differ", "capped") if share > REMOVED[0] else ("differ",)
+    return W106.finding(level, *variants, d=d, se=se, z=z, share=share)
