@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy import stats
+from sklearn.linear_model import LinearRegression
 
 import caliope as cal
 from caliope._audit._reach import SHARES, Reach, trace_reach, uniform_arms
 from caliope._results import Estimate, Interval, Table
-from caliope.checks import D101, L105
+from caliope.checks import A109, D101, L105
+from caliope.checks._audit import bias_factor
 from caliope.domains import random_mdp, ward
 
 EARLIER, PRACTICE = cal.TabularPolicy(ward.EARLIER), cal.TabularPolicy(ward.PRACTICE)
@@ -22,13 +25,17 @@ def traced(n=300, rng=0, target=EARLIER, **options):
 
 
 def test_each_share_is_the_difference_of_the_mixture():
-    data, found = traced()
+    # One regressor without randomness, so that each share can be regressed again by itself.
+    regressors = {"line": LinearRegression()}
+    data, found = traced(regressors=regressors)
     for share, row in zip(found.shares, found.table, strict=True):
         mixed = cal.gather(
             data, cal.mix(cal.practice, EARLIER, share), PRACTICE, q=np.zeros((data.n_steps, 3))
         )
-        capped = cal.weights.clip_weights(mixed)
-        assert row.value == pytest.approx(float(cal.difference(cal.wdr)(capped)), abs=1e-12)
+        own = cal.weights.marginalise_weights(
+            mixed, data, regressors=regressors, rng=np.random.default_rng(0)
+        )
+        assert row.value == pytest.approx(float(cal.difference(cal.wdr)(own)), abs=1e-10)
     assert found.shares == SHARES
 
 
@@ -57,18 +64,17 @@ def test_a_value_without_spread_has_a_band_of_width_zero():
     assert uniform_arms(np.zeros((1, 9)), level=0.95, rng=np.random.default_rng(0)) == [0.0]
 
 
-def test_what_capping_moves_widens_the_band():
-    data, found = traced(n=1000, target=cal.TabularPolicy(ward.AGGRESSIVE))
-    mixed = cal.mix(cal.practice, cal.TabularPolicy(ward.AGGRESSIVE), 0.8)
-    raw = cal.gather(data, mixed, PRACTICE, q=np.zeros((data.n_steps, 3)))
-    capped = cal.weights.clip_weights(raw)
-    gain = cal.difference(cal.wdr)
-    moved = abs(float(gain(capped)) - float(gain(raw)))
-    se = np.sqrt((cal.uncertainty.influence(gain, capped) ** 2).sum()) / len(data)
+def test_what_the_change_of_weights_moves_widens_the_band():
+    _, found = traced(n=1000, target=cal.TabularPolicy(ward.AGGRESSIVE))
     row = found.at(0.8)
-    assert moved > 0.01
+    facts = next(f.facts for f in row.findings if f.check == A109)
+    assert abs(facts["moved"]) > 0.01
+    # |N(b, 1)| is below its 95% quantile with probability 0.95: F(c - b) - F(-c - b) = 0.95.
+    factor = bias_factor(facts["moved"], facts["se"], 0.95)
+    b, c = abs(facts["moved"]) / facts["se"], 1.959964 * factor
+    assert stats.norm.cdf(c - b) - stats.norm.cdf(-c - b) == pytest.approx(0.95, abs=1e-6)
     # The critical value of eleven shares that hang together lies between that of one and that of eleven alone.
-    assert 1.9 < (row.interval.width / 2 - moved) / se < 2.84
+    assert 1.9 < row.interval.width / 2 / facts["se"] / factor < 2.84
 
 
 @pytest.mark.slow

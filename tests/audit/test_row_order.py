@@ -127,7 +127,7 @@ def test_the_same_log_in_ten_orders_gives_the_same_answer(log, kind):
         told(cal.audit(data[order], POLICY, models, n_draws=50, rng=0), named=kind != "no ids")
         for order in orders(10 if kind == "ids" else 3)
     ]
-    assert sum(map(bool, (x for each in found for x in each["ends"]))) > 0.8 * len(found) * len(
+    assert sum(map(bool, (x for each in found for x in each["ends"]))) > 0.7 * len(found) * len(
         found[0]["ends"]
     )
     for each in found[1:]:

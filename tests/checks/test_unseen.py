@@ -9,8 +9,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import caliope as cal
 from caliope._audit import prepare_audit
+from caliope._audit._estimates import include_unseen
 from caliope._audit._inputs import as_worst
-from caliope._audit._run import _include_unseen
 from caliope._results import Estimate, Interval
 from caliope.checks._audit import check_unseen
 from caliope.domains import ward
@@ -137,6 +137,6 @@ def test_the_smallest_return_is_a_condition_where_hardly_any_trajectory_shares_i
     rows = tuple(
         replace(row(), name=name, conditions=("a",)) for name in ("wdr_capped", "difference_wdr_capped")
     )
-    spread = _include_unseen(rows, None, np.arange(200.0))
+    spread = include_unseen(rows, None, np.arange(200.0))
     assert spread[0].conditions == ("a", "no outcome worse than a return of 0 can happen")
-    assert _include_unseen(rows, None, np.arange(200.0) % 100)[0].conditions == ("a",)  # 2 of 200 return 0
+    assert include_unseen(rows, None, np.arange(200.0) % 100)[0].conditions == ("a",)  # 2 of 200 return 0

@@ -359,7 +359,7 @@ def shifted(e, by):
 
 
 @pytest.mark.parametrize(
-    ("errors", "level"), [(1.9, "note"), (2.1, "caution"), (-3.9, "caution"), (4.1, "issue")]
+    ("errors", "level"), [(2.9, "note"), (3.1, "caution"), (-3.9, "caution"), (4.1, "issue")]
 )
 def test_the_level_follows_the_standard_errors_between_the_two(errors, level):
     data, e = logged(300)

@@ -13,8 +13,10 @@ from caliope._evidence import Evidence
 from caliope._gather import gather, target_probabilities
 from caliope._policies import Relative
 from caliope._ragged import Float
+from caliope.checks import W108
 from caliope.values._crossfit import fit_default_values, fit_values_by_fold
-from caliope.weights import clip_weights
+from caliope.weights import clip_weights, marginalise_weights, normalise_under_way
+from caliope.weights._marginalised import default_regressors
 
 if TYPE_CHECKING:
     from caliope._audit._prepare import PreparedAudit
@@ -40,6 +42,8 @@ class Basis:
         How they were fitted, in words.
     evidence, capped : Evidence
         The evidence, with weights as they are and capped.
+    normalised, marginalised : Evidence
+        The same with weights normalised among those under way and capped, and with marginalised weights.
     """
 
     asked: Question
@@ -50,6 +54,15 @@ class Basis:
     how: str
     evidence: Evidence
     capped: Evidence
+    normalised: Evidence
+    marginalised: Evidence
+
+    @property
+    def regressors(self) -> dict[str, Any]:
+        """The regressor that was chosen for the weights, unfitted; all of them where there was nothing to choose."""
+        every = default_regressors()
+        chosen = next(str(f.facts["regressor"]) for f in self.marginalised.notes if f.check == W108)
+        return {chosen: every[chosen]} if chosen in every else every
 
 
 def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Basis:
@@ -71,7 +84,10 @@ def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Bas
     with begin("gathering evidence"):
         evidence = gather(data, target, prepared.behaviour, gamma=inputs.gamma, q=q)
         capped = clip_weights(evidence)
-    return Basis(asked, target, target_probs, learnt, q, how, evidence, capped)
+    with begin("marginalising weights"):
+        normalised = clip_weights(normalise_under_way(evidence))
+        marginalised = marginalise_weights(evidence, data, rng=random_stream(inputs.seed, 8))
+    return Basis(asked, target, target_probs, learnt, q, how, evidence, capped, normalised, marginalised)
 
 
 def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:

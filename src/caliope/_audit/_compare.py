@@ -195,7 +195,10 @@ def _compare(
 
 
 def random_stream(seed: int, use: int) -> np.random.Generator:
-    """One of the independent streams of a seed: 0 samples the log, 1 compares models, 6 deals folds, 7 multiplies."""
+    """One of the independent streams of a seed.
+
+    0 samples the log, 1 compares models, 6 deals folds, 7 multiplies, 8 regresses weights.
+    """
     return np.random.default_rng(np.random.SeedSequence(seed).spawn(use + 1)[use])
 
 

@@ -6,7 +6,7 @@ decisions, :math:`(1 - \alpha)\, \pi_b + \alpha\, \pi_e`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -22,12 +22,13 @@ from caliope._results import Estimate, Interval, Table
 from caliope._support import Support
 from caliope._trajectories import Trajectories
 from caliope.checks import S101, Finding
-from caliope.checks._audit import grade_capping
+from caliope.checks._audit import bias_factor, grade_capping
 from caliope.checks._counting import count_once
 from caliope.checks._estimates import examine
 from caliope.uncertainty._dependence import stretch_for_clusters
 from caliope.uncertainty._intervals import difference, influence
-from caliope.weights import clip_weights, effective_n
+from caliope.weights import clip_weights, effective_n, normalise_under_way
+from caliope.weights._marginalised import marginalise_all
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _DRAWS = 2000  # multipliers behind the uniform band
@@ -107,6 +108,8 @@ def trace_reach(
     base: Evidence,
     q: Float,
     level: float,
+    whole: Evidence | None = None,
+    regressors: Mapping[str, Any] | None = None,
     findings: Sequence[Finding] = (),
     support: Support | None = None,
     conditions: tuple[str, ...] = (),
@@ -120,8 +123,9 @@ def trace_reach(
     With :math:`U_i(\alpha)` the influence of trajectory i on the difference at share :math:`\alpha`, and standard
     normal multipliers :math:`\xi_i`, the critical value c is the quantile of
     :math:`\max_\alpha |\sum_i \xi_i U_i(\alpha)| / (\sum_i U_i(\alpha)^2)^{1/2}`. The band
-    :math:`\hat\Delta(\alpha) \pm c\, \mathrm{se}(\alpha)` then holds for all shares at once. It is widened by what
-    capping the weights moves.
+    :math:`\hat\Delta(\alpha) \pm c\, \mathrm{se}(\alpha)` then holds for all shares at once. Weights are
+    marginalised. The standard error is at least that of the plain weights, and the band is widened by what the change
+    of weights moves.
 
     When it breaks: where hardly any trajectory has weight, influences are no normal sums; the verdicts say so.
 
@@ -139,6 +143,10 @@ def trace_reach(
         Fitted values of all actions, of any policy: they help, and cannot harm.
     level : float
         Level of the band.
+    whole : Evidence, optional
+        The same with marginalised weights. It stands at the last share, so that the curve ends in the audit's answer.
+    regressors : mapping from name to regressor, optional
+        Of the weights, as for :func:`~caliope.weights.marginalise_weights`.
     findings : sequence of Finding
         What holds at every share: what was found about the log and the behaviour policy.
     support : Support, optional
@@ -163,19 +171,26 @@ def trace_reach(
     ----------
     Kennedy (2019), nonparametric causal effects based on incremental propensity score interventions, for the band.
     """
-    found = []
-    for share in shares:
-        raw = _gather_share(data, MixWithPractice(target_probs, scale * share), behaviour, base, q)  # type: ignore[arg-type]
-        found.append((float(_GAIN(raw)), clip_weights(raw)))
-    values = np.array([float(_GAIN(e)) for _, e in found])
-    influences = np.array([e.layout.pool(influence(_GAIN, e)) for _, e in found])
+    found = [
+        _gather_share(data, MixWithPractice(target_probs, scale * share), behaviour, base, q)  # type: ignore[arg-type]
+        for share in shares
+    ]
+    if whole is not None:
+        found = [*found[:-1], base]
+    parts = found if whole is None else found[:-1]
+    marginalised = marginalise_all(parts, data, regressors=regressors, rng=rng)
+    marginalised += () if whole is None else (whole,)
+    values = np.array([float(_GAIN(e)) for e in marginalised])
+    influences = np.array([e.layout.pool(influence(_GAIN, e)) for e in marginalised])
+    plain = np.array([e.layout.pool(influence(_GAIN, _plain(e))) for e in found])
+    # The error of one share alone, as every other check of an audit has it: at least that of the plain weights.
+    own, other = (np.sqrt((u**2).sum(axis=1)) / len(data) for u in (influences, plain))
+    se = np.maximum(own, other)
     arm = widen * uniform_arms(influences, level=level, rng=rng) / len(data)
-    # The error of one share alone, as every other check of an audit has it.
-    se = np.sqrt((influences**2).sum(axis=1)) / len(data)
     rows = []
-    for i, (share, (uncapped, e)) in enumerate(zip(shares, found, strict=True)):
-        moved = values[i] - uncapped
-        half = arm[i] + abs(moved)
+    for i, (share, raw) in enumerate(zip(shares, found, strict=True)):
+        moved, e = values[i] - float(_GAIN(raw)), clip_weights(raw)
+        half = arm[i] * (se[i] / own[i] * bias_factor(moved, float(se[i]), level) if own[i] > 0 else 1.0)
         band = Interval(values[i] - half, values[i] + half, level, "uniform band, multiplier bootstrap")
         unsupported = () if support is None else support.scale(share).findings()
         seen = (*examine(_GAIN, e), *grade_capping(moved, float(se[i])), *unsupported, *findings)
@@ -192,6 +207,11 @@ def trace_reach(
             )
         )
     return Reach(tuple(shares), Table(tuple(rows), "How far the log carries"))
+
+
+def _plain(e: Evidence) -> Evidence:
+    """Weights normalised among those under way, and capped."""
+    return clip_weights(normalise_under_way(e))
 
 
 def _gather_share(data: Trajectories, target: Any, behaviour: Any, base: Evidence, q: Float) -> Evidence:

@@ -27,8 +27,8 @@ from caliope.sensitivity import Breakdown, Influence, OtherChoice
 if TYPE_CHECKING:
     import polars as pl
 
-HEADLINE = "wdr_capped"  # the row that an audit answers with
-GAIN = "difference_wdr_capped"  # the same minus current practice
+HEADLINE = "wdr_marginalised"  # the row that an audit answers with
+GAIN = "difference_wdr_marginalised"  # the same minus current practice
 PRACTICE = "monte_carlo"  # current practice
 LOGGED = "logged probabilities"  # as a behaviour policy, among settings and other choices
 

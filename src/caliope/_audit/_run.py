@@ -11,6 +11,7 @@ from caliope._audit._answers import Answers
 from caliope._audit._basis import Basis, gather_basis
 from caliope._audit._choices import benchmark, comparable_values, try_others
 from caliope._audit._compare import name_facts, random_stream
+from caliope._audit._estimates import check_estimates, estimate_all, include_changes, include_unseen
 from caliope._audit._given_order import in_given_order
 from caliope._audit._inputs import Question
 from caliope._audit._learn import (
@@ -20,40 +21,30 @@ from caliope._audit._learn import (
     name_of_learner,
 )
 from caliope._audit._reach import Reach, trace_reach
-from caliope._audit._result import GAIN, HEADLINE, LOGGED, PRACTICE, Audit
+from caliope._audit._result import GAIN, LOGGED, PRACTICE, Audit
 from caliope._audit._settings import AuditSettings, Stages
 from caliope._audit._summary import summarise
-from caliope._conditions import independent, nothing_worse
-from caliope._estimate import estimate
-from caliope._evidence import Evidence
-from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
+from caliope._conditions import independent
+from caliope._formulas import wdr
 from caliope._gather import gather, target_probabilities
 from caliope._named_policies import NamedPolicy
 from caliope._policies import MixWithPractice, Practice, Relative
-from caliope._ragged import Float
 from caliope._recorded import recorded_support
 from caliope._results import Estimate, Table
 from caliope._support import Support, asked_of_practice, find_support
 from caliope._trajectories import Trajectories
 from caliope.checks import L108, Q101, Finding
 from caliope.checks._audit import (
-    check_agreement,
-    check_choices,
     check_fragility,
     check_late_steps,
     check_strata,
     check_unseen,
-    check_width,
-    include_capping,
 )
 from caliope.checks._counting import count_once
-from caliope.estimators import phwdr, phwis
 from caliope.sensitivity import breakdown, find_influential
 from caliope.uncertainty._dependence import stretch
 from caliope.uncertainty._intervals import difference
 from caliope.weights import clip_weights
-
-_FLOOR = 0.01  # share of the trajectories with the smallest return, from which it is the worst that there is
 
 if TYPE_CHECKING:
     from caliope._audit._prepare import PreparedAudit
@@ -66,13 +57,13 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     asked, evidence, capped = basis.asked, basis.evidence, basis.capped
     support = _find_support(prepared, basis)
     with begin("estimating"):
-        rows = estimate_all(evidence, capped, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
+        rows = estimate_all(basis, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
         rows, by_folds = _widen_for_folds(rows, prepared, basis)
-        rows = _include_unseen(_include_capping(rows), asked.worst, evidence.returns)
+        rows = include_unseen(include_changes(rows), asked.worst, evidence.returns)
     with begin("other choices"):
         others = try_others(prepared, basis.target, basis.q)
     with begin("sensitivity of the result"):
-        influence = find_influential(difference(wdr), capped)
+        influence = find_influential(difference(wdr), basis.marginalised)
         confounding = breakdown(capped)
         strength = benchmark(data, basis.target) if inputs.logged is None else ()
     with begin("summarising"):
@@ -93,7 +84,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         *support.findings(),
         *check_late_steps(capped),
         *check_strata(capped, inputs.strata),
-        *_check_estimates(table, comparable_values(others, prepared), len(prepared.looked_at) / len(data)),
+        *check_estimates(table, comparable_values(others, prepared), len(prepared.looked_at) / len(data)),
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
         *_check_question(asked),
         *by_folds,
@@ -145,6 +136,8 @@ def _trace(
         prepared.behaviour,
         base=basis.evidence,
         q=basis.q,
+        whole=basis.marginalised,
+        regressors=basis.regressors,
         level=prepared.inputs.level,
         # Neighbours that hang together do so at every share.
         findings=(*prepared.findings, *answers.findings, *(f for f in gain.findings if f.check == L108)),
@@ -178,64 +171,6 @@ def _widen_for_folds(
         replace(row, interval=stretch(row.interval, row.value, factors.get(row.name, value))) for row in rows
     )
     return wide, (check_folds(prepared.data, gain),)
-
-
-def estimate_all(
-    e: Evidence, capped: Evidence, *, n_draws: int, level: float, rng: int
-) -> tuple[Estimate, ...]:
-    """All estimates of an audit: doubly robust with capped weights, its gain, practice, then the others.
-
-    All are resampled alike, so that they can be compared.
-    """
-    sure = estimate(capped, wdr, difference(wdr), wis, n_draws=n_draws, level=level, rng=rng)
-    raw = estimate(
-        e, monte_carlo, wdr, wis, step_wis, phwis, phwdr, dm, n_draws=n_draws, level=level, rng=rng
-    )
-    named = [replace(row, name=f"{row.name}_capped", label=f"{row.label}, weights capped") for row in sure]
-    return (*named[:2], raw[PRACTICE], named[2], *(row for row in raw if row.name != PRACTICE))
-
-
-def _include_capping(rows: Sequence[Estimate]) -> tuple[Estimate, ...]:
-    """A109 for each row with capped weights: its interval includes what the cap moved."""
-    values = {row.name: row.value for row in rows}
-    without = {
-        HEADLINE: values[wdr.__name__],
-        GAIN: values[wdr.__name__] - values[PRACTICE],
-        f"{wis.__name__}_capped": values[wis.__name__],
-    }
-    return tuple(include_capping(row, without[row.name]) if row.name in without else row for row in rows)
-
-
-def _include_unseen(rows: Sequence[Estimate], worst: float | None, returns: Float) -> tuple[Estimate, ...]:
-    """D116, what an outcome never seen would do: to all rows where the worst return is given, else to the first two.
-
-    A return that many trajectories share looks like the worst that there is. Else that is a condition of the verdict.
-    """
-    values, least = {row.name: row.value for row in rows}, float(returns.min()) if worst is None else worst
-    about = [row.name for row in rows] if worst is not None else [HEADLINE, GAIN]
-    clause = () if (returns <= least).mean() >= _FLOOR else (nothing_worse(least),)
-    told = [replace(row, conditions=(*row.conditions, *clause)) if row.conditions else row for row in rows]
-    return tuple(
-        check_unseen(
-            row,
-            worst=least,
-            given=worst is not None,
-            at=values[HEADLINE] if row.name == GAIN else None,
-        )
-        if row.name in about
-        else row
-        for row in told
-    )
-
-
-def _check_estimates(table: Table[Estimate], values: Sequence[float], share: float) -> tuple[Finding, ...]:
-    """Whether the estimates agree with each other, and with other choices."""
-    best = table[HEADLINE]
-    return (
-        *check_agreement(best, table[dm.__name__]),
-        *check_choices(best, values, share),
-        *check_width(table[GAIN]),
-    )
 
 
 def _check_question(asked: Question) -> tuple[Finding, ...]:

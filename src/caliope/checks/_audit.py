@@ -186,12 +186,20 @@ def include_capping(row: Estimate, raw: float) -> Estimate:
     found = grade_capping(row.value - raw, se)
     if not found or not se > 0:
         return replace(row, findings=(*row.findings, *found))
-    factor = float(stats.foldnorm.ppf(level, abs(row.value - raw) / se)) / z
+    factor = bias_factor(row.value - raw, se, level)
     told = tuple(
         replace(f, variants=(*f.variants, "factor"), facts={**f.facts, "factor": factor}) for f in found
     )
     wide = stretch(row.interval, row.value, factor)
     return replace(row, interval=wide, findings=(*row.findings, *told))
+
+
+def bias_factor(bias: float, se: float, level: float) -> float:
+    """Half-width of an interval whose estimate may be biased by that much, relative to one without bias."""
+    if not se > 0:
+        return 1.0
+    z = float(special.ndtri((1 + level) / 2))
+    return float(stats.foldnorm.ppf(level, abs(bias) / se)) / z
 
 
 def grade_capping(moved: float, se: float) -> tuple[Finding, ...]:

@@ -11,7 +11,7 @@ from caliope.checks._counting import REMOVED, removed_weight
 from caliope.uncertainty._intervals import influence
 
 # Standard errors of the difference: a caution above the first, an issue above the second.
-DIFFER = (2.0, 4.0)
+DIFFER = (3.0, 4.0)
 _ROUNDING = 1e-12  # of the largest return: a smaller difference is none
 
 

@@ -57,8 +57,8 @@ def marginalise_weights(
     data : Trajectories
         The same log, for its states and folds.
     regressors : mapping from name to regressor, optional
-        Unfitted ones of scikit-learn. By default extremely randomised trees, and ridge regression on 100 kernel
-        features with penalties of 1 and 10.
+        Unfitted ones of scikit-learn. By default a constant, extremely randomised trees, and ridge regression on
+        100 kernel features with penalties of 1 and 10.
     folds : int
         Number of folds.
     rng : int or Generator
@@ -114,9 +114,11 @@ def marginalise_all(
 def default_regressors() -> dict[str, Any]:
     """Return the regressors that weights are marginalised with, unfitted.
 
-    Trees for many measurements, kernels for few. Trees have one thread: several sum in the order in which they end.
+    A constant where weights do not depend on the state, trees for many measurements, kernels for few. Trees have one
+    thread: several sum in the order in which they end.
     """
-    from sklearn.ensemble import ExtraTreesRegressor  # the other transforms need NumPy alone
+    from sklearn.dummy import DummyRegressor  # the other transforms need NumPy alone
+    from sklearn.ensemble import ExtraTreesRegressor
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
@@ -126,7 +128,12 @@ def default_regressors() -> dict[str, Any]:
         return make_pipeline(StandardScaler(), Nystroem(n_components=100), Ridge(penalty))
 
     trees = ExtraTreesRegressor(50, min_samples_leaf=20, max_features=0.5)
-    return {"trees": trees, "kernel": kernel(1.0), "kernel, penalty 10": kernel(10.0)}
+    return {
+        "a constant": DummyRegressor(),
+        "trees": trees,
+        "kernel": kernel(1.0),
+        "kernel, penalty 10": kernel(10.0),
+    }
 
 
 @dataclass(frozen=True, eq=False)
