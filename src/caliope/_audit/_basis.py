@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from caliope._audit._compare import random_stream
 from caliope._audit._inputs import AuditInputs, Question, check_target
 from caliope._audit._learn import LearntPolicy, learn_across_folds
 from caliope._audit._settings import Stages
 from caliope._evidence import Evidence
+from caliope._formulas import wdr
 from caliope._gather import gather, target_probabilities
 from caliope._policies import Relative
 from caliope._ragged import Float
 from caliope.checks import W108
+from caliope.uncertainty._intervals import influence
 from caliope.values._crossfit import fit_default_values, fit_values_by_fold
+from caliope.values._kernel_values import fit_kernel_values
 from caliope.weights import clip_weights, marginalise_weights, normalise_under_way
 from caliope.weights._marginalised import default_regressors
 
 if TYPE_CHECKING:
     from caliope._audit._prepare import PreparedAudit
+
+# Values of all actions, (N, A), and how they were fitted.
+Fitted = tuple[Float, str]
+# The standard error with trees, as a share of that with a kernel, from which on the kernel is chosen.
+_CLEARLY = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,18 +87,53 @@ def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Bas
         target_probs = target_probabilities(data, asked.target, prepared.practice)
         # An absolute target is asked once; one relative to practice is stated anew for every behaviour model.
         target = asked.target if isinstance(asked.target, Relative) else target_probs
-        q, how = (
+        fitted, *other = (
             _fit_values(prepared, asked, target_probs)
             if learnt is None
-            else _fit_values_by_fold(prepared, asked, learnt)
+            else [_fit_values_by_fold(prepared, asked, learnt)]
         )
     with begin("gathering evidence"):
-        evidence = gather(data, target, prepared.behaviour, gamma=inputs.gamma, q=q)
-        capped = clip_weights(evidence)
+
+        def with_values(q: Float) -> tuple[Evidence, Evidence]:
+            evidence = gather(data, target, prepared.behaviour, gamma=inputs.gamma, q=q)
+            return evidence, clip_weights(evidence)
+
+        chosen = choose_values(fitted, other[0], with_values) if other else (*fitted, *with_values(fitted[0]))
+        evidence = chosen[2]
     with begin("marginalising weights"):
         normalised = clip_weights(normalise_under_way(evidence))
         marginalised = marginalise_weights(evidence, data, rng=random_stream(inputs.seed, 8))
-    return Basis(asked, target, target_probs, learnt, q, how, evidence, capped, normalised, marginalised)
+    return Basis(asked, target, target_probs, learnt, *chosen, normalised, marginalised)
+
+
+def choose_values(
+    trees: Fitted, kernel: Fitted, with_values: Callable[[Float], tuple[Evidence, Evidence]]
+) -> tuple[Float, str, Evidence, Evidence]:
+    """Choose the kernel, unless the standard error of capped WDR with the trees is clearly smaller.
+
+    Trees shrink differences between actions, which biases the estimate more than it shows in the standard error: they
+    have to be clearly better. With many features they are.
+
+    Returns
+    -------
+    tuple
+        The chosen values and how they were fitted, with both standard errors; the evidence, as it is and capped.
+    """
+    evidence = with_values(trees[0])
+    other = with_values(kernel[0])
+    se, se_kernel = standard_error(evidence[1]), standard_error(other[1])
+    # A standard error that cannot be computed chooses nothing: trees extrapolate less.
+    if not se < _CLEARLY * se_kernel and np.isfinite(se_kernel):
+        name, (q, how), evidence = "kernel", kernel, other
+    else:
+        name, (q, how) = "trees", trees
+    return q, f"{how} ({name} chosen by standard error: trees {se:.4g}, kernel {se_kernel:.4g})", *evidence
+
+
+def standard_error(capped: Evidence) -> float:
+    """The standard error of WDR by its influence function, summed within clusters; NaN where it has none."""
+    u = capped.layout.pool(influence(wdr, capped))
+    return float(np.sqrt((u**2).sum()) / len(capped))
 
 
 def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:
@@ -96,8 +142,11 @@ def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:
         return learn_across_folds(inputs.data, asked.learn, gamma=inputs.gamma, rng=rng)
 
 
-def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> tuple[Float, str]:
-    """Values of all actions under the target, (N, A), and how they were fitted; kept apart from the models."""
+def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> list[Fitted]:
+    """Values of all actions under the target, by the user's regressor, or by trees and by a kernel.
+
+    They are kept apart from the models.
+    """
     inputs = prepared.inputs
     fitted_on, chosen = prepared.models.fitted_on, prepared.chosen
     # What practice depends on may matter for outcomes too; a regressor of the user's own expects the plain states.
@@ -105,23 +154,21 @@ def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -
     cache = inputs.cache.keyed(
         fitted_on, target_probs, {"of values": asked.regressor}, inputs.gamma, inputs.seed, chosen.added
     )
-    found: tuple[Float, str] = cache(
-        "values",
-        lambda: fit_default_values(
-            data,
-            target_probs,
-            asked.regressor,
-            gamma=inputs.gamma,
-            rng=inputs.seed,
-            fitted_on=fitted_on,
-            work=inputs.cache,
-        ),
-    )
+    options: dict[str, Any] = {"gamma": inputs.gamma, "rng": inputs.seed, "fitted_on": fitted_on}
+    options["work"] = inputs.cache
+    found: list[Fitted] = [
+        cache("values", lambda: fit_default_values(data, target_probs, asked.regressor, **options))
+    ]
+    if asked.regressor is None:
+        found.append(cache("kernel values", lambda: fit_kernel_values(data, target_probs, **options)))
     return found
 
 
-def _fit_values_by_fold(prepared: PreparedAudit, asked: Question, learnt: LearntPolicy) -> tuple[Float, str]:
-    """Values of a learnt policy, (N, A): in each fold for the policy, and from the outcomes, of the other folds."""
+def _fit_values_by_fold(prepared: PreparedAudit, asked: Question, learnt: LearntPolicy) -> Fitted:
+    """Values of a learnt policy, (N, A): in each fold for the policy, and from the outcomes, of the other folds.
+
+    By trees without a choice: a kernel would have to be fitted for the policy of every fold.
+    """
     inputs = prepared.inputs
     return fit_values_by_fold(
         inputs.data,

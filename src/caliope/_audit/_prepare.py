@@ -120,7 +120,7 @@ class PreparedAudit:
         learn : callable, classifier or regressor, optional
             In place of a target its learner, as for :func:`~caliope.audit`.
         regressor : scikit-learn regressor, optional
-            For the fitted values; by default extremely randomised trees.
+            For the fitted values; by default a kernel per action or extremely randomised trees, as the settings say.
         n_draws : int
             Bootstrap draws, from 20.
         about : About, optional
@@ -209,7 +209,7 @@ def audit(
         The cluster of every trajectory, such as its site, or the name of a column of ``data``; by default that of
         ``data``. Folds, resamples and standard errors then keep clusters together.
     regressor : scikit-learn regressor, optional
-        For the fitted values; by default extremely randomised trees.
+        For the fitted values; by default a kernel per action or extremely randomised trees, as the settings say.
     level : float
         Level of the confidence intervals.
     n_draws : int

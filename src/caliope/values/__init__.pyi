@@ -14,6 +14,9 @@ from ._fqe import (
     fitted_q as fitted_q,
     fitted_q_iteration as fitted_q_iteration,
 )
+from ._kernel import (
+    KernelRegressor as KernelRegressor,
+)
 from ._linear import (
     LinearQ as LinearQ,
     LinearValue as LinearValue,

@@ -161,7 +161,7 @@ def cross_fitted_q(
     def fit(part: Trajectories, proba: Float) -> FittedQ:
         return fitted_q(part, proba, regressor, gamma=gamma, n_iterations=n_iterations, work=cache, **options)
 
-    return _cross_fit(data, target, fit, gamma, data.fold_of(folds, rng=rng))
+    return cross_fit(data, target, fit, gamma, data.fold_of(folds, rng=rng))
 
 
 def cross_fitted_q_by_time(
@@ -212,16 +212,17 @@ def cross_fitted_q_by_time(
     def fit(part: Trajectories, proba: Float) -> TimeIndexedQ:
         return fitted_q_by_time(part, proba, regressor, gamma=gamma, per_action=per_action)
 
-    return _cross_fit(data, target, fit, gamma, data.fold_of(folds, rng=rng))
+    return cross_fit(data, target, fit, gamma, data.fold_of(folds, rng=rng))
 
 
-def _cross_fit(
+def cross_fit(
     data: Trajectories,
     target: Policy | ArrayLike,
     fit: Callable[[Trajectories, Float], FittedQ | TimeIndexedQ],
     gamma: float,
     fold: Int,
 ) -> CrossFittedQ:
+    """Fit without each fold in turn, and predict it."""
     proba = target_probabilities(data, target)
     table, models = np.empty((data.n_steps, data.n_actions)), []
     for j in range(int(fold.max()) + 1):
@@ -284,21 +285,20 @@ def fit_default_values(
     rows = data.layout.rows_of(which)
     # Probabilities that a forest may have summed on several threads are rounded: the last digit would move splits.
     proba = np.round(target_probs[rows], 12)
-    by_step = _needs_time(part)
-    repeats = _repeats(part, by_step=by_step)
+    by_step = needs_time(part)
+    divisions = divide(part, rng)
     table = np.zeros((data.n_steps, data.n_actions))
-    for r in range(repeats):
-        chosen = default_regressor(data, random_state=(rng + r) % 2**32) if regressor is None else regressor
-        dealt = np.random.default_rng([rng, r] if r else rng)
+    for seed, dealt in divisions:
+        chosen = default_regressor(data, random_state=seed) if regressor is None else regressor
         if by_step:
             fitted = cross_fitted_q_by_time(part, proba, chosen, gamma=gamma, folds=2, rng=dealt)
         else:
             fitted = cross_fitted_q(
                 part, proba, chosen, gamma=gamma, **rounds_of(part), folds=2, rng=dealt, work=work
             )
-        table += _predict_others(data, which, fitted) / repeats
-    how = f"{'by step' if by_step else _say_rounds(part)}, cross-fitted{f' {repeats} times' if repeats > 1 else ''}"
-    return table, f"{type(chosen).__name__}, {how}"
+        table += predict_others(data, which, fitted) / len(divisions)
+    how = "by step" if by_step else say_rounds(part)
+    return table, f"{type(chosen).__name__}, {how}, {say_times(divisions)}"
 
 
 def fit_values_by_fold(
@@ -316,10 +316,10 @@ def fit_values_by_fold(
 
     ``probs_without(j, trajectories)`` are the probabilities of the policy that was learnt without fold j. No outcome of
     fold j reaches its values, neither through the regression nor through a policy that was learnt on it. Otherwise as
-    :func:`fit_default_values`.
+    :func:`fit_default_values`: with trees by default, which are not compared with a kernel here.
     """
     chosen = default_regressor(data, random_state=rng) if regressor is None else regressor
-    by_step = _needs_time(data.part(fitted_on))
+    by_step = needs_time(data.part(fitted_on))
     rounds = rounds_of(data.part(fitted_on))
     table = np.empty((data.n_steps, data.n_actions))
     for j in np.unique(fold).tolist():
@@ -331,15 +331,21 @@ def fit_values_by_fold(
         else:
             model = fitted_q(part, proba, chosen, gamma=gamma, **rounds, work=work)
         table[data.layout.rows_of(held_out)] = model.on(data[held_out])
-    how = "by step" if by_step else _say_rounds(data.part(fitted_on))
+    how = "by step" if by_step else say_rounds(data.part(fitted_on))
     return table, f"{type(chosen).__name__}, {how}, fitted without the fold that they evaluate"
 
 
-def _repeats(part: Trajectories, *, by_step: bool) -> int:
-    """Over how many divisions into folds values are averaged: more than one where fits are fast."""
-    horizon = part.layout.horizon
+def divide(part: Trajectories, rng: int) -> list[tuple[int, np.random.Generator]]:
+    """Seeds of the regressor and the folds, for each division that is averaged over: several if fits are fast."""
+    horizon, by_step = part.layout.horizon, needs_time(part)
     rows = part.n_steps * (1 if by_step else min(horizon, _ROUNDS))
-    return _REPEATS if rows <= _FEW_ROWS and (horizon <= _ROUNDS or not by_step) else 1
+    repeats = _REPEATS if rows <= _FEW_ROWS and (horizon <= _ROUNDS or not by_step) else 1
+    return [((rng + r) % 2**32, np.random.default_rng([rng, r] if r else rng)) for r in range(repeats)]
+
+
+def say_times(divisions: list[Any]) -> str:
+    """Say over how many divisions values were averaged."""
+    return "cross-fitted" if len(divisions) == 1 else f"cross-fitted {len(divisions)} times"
 
 
 def rounds_of(part: Trajectories) -> dict[str, Any]:
@@ -348,13 +354,14 @@ def rounds_of(part: Trajectories) -> dict[str, Any]:
     return {"n_iterations": min(horizon, _ROUNDS), "from_returns": horizon > _ROUNDS}
 
 
-def _say_rounds(part: Trajectories) -> str:
+def say_rounds(part: Trajectories) -> str:
+    """Say how many rounds those are."""
     made = rounds_of(part)
     later = f", practice after {_ROUNDS} decisions" if made["from_returns"] else ""
     return f"{made['n_iterations']} rounds{later}"
 
 
-def _needs_time(part: Trajectories) -> bool:
+def needs_time(part: Trajectories) -> bool:
     """Whether values are fitted backward in time: where lengths are capped, or rounds would not reach the end.
 
     Values that do not know the step average over early and late ones, and in long trajectories no number of rounds that
@@ -368,7 +375,7 @@ def _needs_time(part: Trajectories) -> bool:
     return bool((part.layout.time >= _ROUNDS).mean() > _BEYOND)
 
 
-def _predict_others(data: Trajectories, which: Int, fitted: CrossFittedQ) -> Float:
+def predict_others(data: Trajectories, which: Int, fitted: CrossFittedQ) -> Float:
     """The values of the whole log: kept for what was cross-fitted, predicted by each model in turn for the rest."""
     if fitted.data is data:
         return fitted.table
