@@ -58,6 +58,11 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
             show_default=True,
             help="Multiply the replicates by this (table3, gate, honesty); finished ones are reused.",
         ),
+        click.option(
+            "--few",
+            is_flag=True,
+            help="Only the default pipeline and what it is compared with (table3).",
+        ),
     )[::-1]:
         command = option(command)
     return command
@@ -77,7 +82,7 @@ for _name, _text in EXPERIMENTS.items():
 
 @main.command("all")
 @_options
-def run_all(smoke: bool, full: bool, data: Path | None, times: int, **given: Any) -> None:
+def run_all(smoke: bool, full: bool, data: Path | None, times: int, few: bool, **given: Any) -> None:
     """All of the paper, and table3 and zoo, one after the other; with --data those that a cohort allows."""
     size = _size(smoke, full)
     for name in EXPERIMENTS:
@@ -85,7 +90,7 @@ def run_all(smoke: bool, full: bool, data: Path | None, times: int, **given: Any
         if name not in APART and (data is None or _takes_data(config)):
             click.echo(name, err=True)
             longer = times if hasattr(config, "longer") else 1
-            _run(name, size, data=data, times=longer, **given)
+            _run(name, size, data=data, times=longer, few=few and hasattr(config, "fewer"), **given)
 
 
 @main.command()
@@ -121,11 +126,14 @@ def _size(smoke: bool, full: bool) -> str:
     return "smoke" if smoke else "full" if full else "default"
 
 
-def _run(name: str, size: str, *, data: Path | None, out: Path | None, jobs: int, times: int) -> None:
+def _run(
+    name: str, size: str, *, data: Path | None, out: Path | None, jobs: int, times: int, few: bool
+) -> None:
     module = import_module(f"reproduction.{name}")
     from reproduction._runs import run_units, total_work, write_atomically
 
     config = _lengthen(_use_data(getattr(module, size.upper()), name, data), name, times)
+    config = _leave_out(config, name) if few else config
     folder = out or RESULTS / size
     work_folder = folder / "work" / name
     units, start = module.units(config), time.monotonic()
@@ -142,7 +150,7 @@ def _run(name: str, size: str, *, data: Path | None, out: Path | None, jobs: int
         "seconds": round(work.seconds, 1),
         "units": len(units),
         "units_of_other_code": work.other_code,
-        "command": _command(name, size, data, times),
+        "command": _command(name, size, data, times, few),
     }
     write_atomically(folder / f"{name}.times.json", json.dumps(times_record, indent=1))
     click.echo(report.to_markdown(details=False))
@@ -152,9 +160,10 @@ def _run(name: str, size: str, *, data: Path | None, out: Path | None, jobs: int
     )
 
 
-def _command(name: str, size: str, data: Path | None, times: int) -> str:
+def _command(name: str, size: str, data: Path | None, times: int, few: bool) -> str:
     flag = {"default": "", "smoke": " --smoke", "full": " --full"}[size]
     flag += f" --times {times}" if times > 1 else ""
+    flag += " --few" if few else ""
     return f"{COMMAND} {name}{flag}{'' if data is None else f' --data {data.name}'}"
 
 
@@ -164,6 +173,12 @@ def _lengthen(config: Any, name: str, times: int) -> Any:
     if not hasattr(config, "longer"):
         raise click.UsageError(f"{name} has no replicates to add to: it takes no --times.")
     return config.longer(times)
+
+
+def _leave_out(config: Any, name: str) -> Any:
+    if not hasattr(config, "fewer"):
+        raise click.UsageError(f"{name} has no pipelines to leave out: it takes no --few.")
+    return config.fewer()
 
 
 def _takes_data(config: Any) -> bool:

@@ -21,6 +21,7 @@ from caliope._ragged import Bool, Float
 from caliope._trajectories import Trajectories
 from caliope.behaviour import present_columns
 from caliope.domains import icu_sepsis, random_mdp, toy_map
+from caliope.domains._sepsis_process import without_vasopressors
 from caliope.values import cross_fitted_q, cross_fitted_q_by_time
 
 Table = Callable[[Trajectories], Float]  # probabilities of all actions at every step, (N, A)
@@ -146,6 +147,10 @@ def from_sepsis(gamma: float = 0.99) -> Problem:
             return lambda data, b: (1 - share) * b + share * icu_sepsis.true_probabilities(data, best)
         return lambda data, b: (b + _only(without, b)) / 2
 
+    def change(name: str) -> Any:
+        mixed_in = _OfHiddenState(best if name in shares else without_vasopressors())
+        return mix(practice, mixed_in, shares.get(name, 0.5))  # type: ignore[call-overload]
+
     def tables(policy: Float) -> Table:
         return lambda data: icu_sepsis.true_probabilities(data, policy)
 
@@ -155,7 +160,7 @@ def from_sepsis(gamma: float = 0.99) -> Problem:
         icu_sepsis.true_probabilities,
         icu_sepsis.value(gamma=gamma),
         tuple(
-            Question(name, icu_sepsis.value(policy, gamma=gamma), tables(policy), stated(name))
+            Question(name, icu_sepsis.value(policy, gamma=gamma), tables(policy), stated(name), change(name))
             for name, policy in icu_sepsis.evaluation_policies().items()
             if name != "clinicians"
         ),
@@ -163,6 +168,17 @@ def from_sepsis(gamma: float = 0.99) -> Problem:
         gamma=gamma,
         present=lambda data: present_columns(data.feature_names),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _OfHiddenState:
+    """A policy of the hidden states of ICU-Sepsis, (716, 25), at the steps of a log that recorded them."""
+
+    policy: Float
+
+    def on(self, data: Trajectories) -> Float:
+        """Return its probabilities, (N, 25)."""
+        return icu_sepsis.true_probabilities(data, self.policy)
 
 
 def _only(allowed: Bool, b: Float) -> Float:

@@ -35,11 +35,13 @@ class Unit:
 
     ``work(**arguments)`` returns numbers that JSON can hold. It is a function of a module, because worker processes
     find it by name. It makes every seed from its arguments (:func:`seed_of`), so that no unit depends on another.
+    One that ``keeps`` is also given ``kept``, a folder for fits that outlast the unit.
     """
 
     key: str  # names its file, e.g. "roaming-k10-n500-seed3"
     work: Callable[..., Mapping[str, Any]]
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    keeps: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]*", self.key):
@@ -89,7 +91,8 @@ def run_units(
     _report_older_code(done, len(todo), Path(folder) / "units")
     waiting = [unit for unit in todo if unit.key not in done]
     with one_thread(), _show_progress(len(todo), len(done), progress) as advance:
-        for unit, record in _run_here(waiting) if jobs == 1 else _run_in_processes(waiting, jobs):
+        kept = Path(folder) / "kept"
+        for unit, record in _run_here(waiting, kept) if jobs == 1 else _run_in_processes(waiting, jobs, kept):
             write_atomically(files[unit.key], json.dumps(record, indent=1))
             done[unit.key] = record
             advance(unit.key, record["seconds"])
@@ -245,14 +248,15 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def _run(unit: Unit) -> Record:
+def _run(unit: Unit, kept: Path) -> Record:
     from joblib import parallel_config
     from threadpoolctl import threadpool_limits
 
     start = time.process_time()  # of this process: a busy machine does not make the work more
+    folder = {"kept": str(kept)} if unit.keeps else {}
     # Libraries that are loaded already do not read the environment again, and scikit-learn's own workers never do.
     with threadpool_limits(1), parallel_config(backend="sequential"):
-        result = to_plain(unit.work(**unit.arguments))
+        result = to_plain(unit.work(**unit.arguments, **folder))
     return {
         "arguments": to_plain(unit.arguments),
         "code": code_digest(),
@@ -262,16 +266,16 @@ def _run(unit: Unit) -> Record:
     }
 
 
-def _run_here(units: Sequence[Unit]) -> Iterator[tuple[Unit, Record]]:
-    return ((unit, _run(unit)) for unit in units)
+def _run_here(units: Sequence[Unit], kept: Path) -> Iterator[tuple[Unit, Record]]:
+    return ((unit, _run(unit, kept)) for unit in units)
 
 
-def _run_in_processes(units: Sequence[Unit], jobs: int) -> Iterator[tuple[Unit, Record]]:
+def _run_in_processes(units: Sequence[Unit], jobs: int, kept: Path) -> Iterator[tuple[Unit, Record]]:
     """Use several processes; spawned, because a fork would inherit threads in an unknown state."""
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}.")
     with ProcessPoolExecutor(jobs, get_context("spawn"), _end_with_parent) as pool:
-        running: dict[Future[Record], Unit] = {pool.submit(_run, unit): unit for unit in units}
+        running: dict[Future[Record], Unit] = {pool.submit(_run, unit, kept): unit for unit in units}
         try:
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:

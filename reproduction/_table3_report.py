@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from caliope._ragged import Float
 from reproduction._report import Report, ReportTable, public_config
+from reproduction._table3_cells import DM, WHERE_IT_CAN_BE, Cell, jackknife, make_cells, relative_error
+from reproduction._table3_previous import previous_table, say_worse, steps_table
 from reproduction.table3 import (
     ADVISED,
     MEAN,
     NAME,
     OURS,
     PAPER,
+    PREVIOUS,
+    PREVIOUS_ADVISED,
+    PREVIOUS_RELATIVE,
     RELATIVE,
     TRUE,
     TRUE_WEIGHTS,
@@ -31,81 +35,6 @@ CELLS = "Root mean squared error by process and target policy"
 EVERYTHING = "Every pipeline"
 CONTRAST = 0.25  # standard deviations of the return: below it the plain mean is hard to beat and hardly wrong
 SHOWN = 12
-# Fitted values alone need no behaviour model and no ratios, unless the policy is stated as a change to that model.
-DM = replace(MEAN, estimator="DM")
-
-
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """One target policy on one process at one size: the error of every pipeline in every replicate."""
-
-    process: str
-    question: str
-    n: int
-    value: float
-    worth: float  # of the behaviour policy
-    spread: float  # standard deviation of the return
-    relative: bool  # can be stated as a change to practice
-    confounded: bool
-    errors: Mapping[Pipeline, Float]  # (replicates,) each
-
-    @property
-    def contrast(self) -> float:
-        """Distance from practice in standard deviations of the return."""
-        return abs(self.value - self.worth) / self.spread
-
-    def rmse(self, pipeline: Pipeline, which: Any = slice(None)) -> float:
-        """Root mean squared error over some replicates; nan where the pipeline has no estimate."""
-        if pipeline not in self.errors:
-            return float("nan")
-        return float(np.sqrt(np.mean(self.errors[pipeline][which] ** 2)))
-
-
-def make_cells(config: Config, results: Mapping[str, Any]) -> list[Cell]:
-    """Errors by process, target policy and size."""
-    found = []
-    for n, replicates in config.sizes:
-        for name in config.problems:
-            logs = [results[f"{name}-n{n}-seed{seed}"] for seed in range(replicates)]
-            spread = float(np.mean([log["spread"] for log in logs]))
-            for question, first in logs[0]["questions"].items():
-                errors = {
-                    _merge_name(Pipeline.of(text)): np.array(
-                        [log["questions"][question]["estimates"][text] for log in logs], dtype=np.float64
-                    )
-                    - first["value"]
-                    for text in first["estimates"]
-                }
-                if OURS in errors:
-                    errors[ADVISED] = errors.get(RELATIVE, errors[OURS])
-                about = (logs[0]["name"], question, n, first["value"], logs[0]["worth"], spread)
-                found.append(Cell(*about, first["relative"], logs[0]["confounded"], errors))
-    return found
-
-
-def _merge_name(pipeline: Pipeline) -> Pipeline:
-    """Give the same estimate one name: fitted values alone do not depend on the behaviour model."""
-    return DM if pipeline.estimator == "DM" and pipeline.ratios != "relative" else pipeline
-
-
-def relative_error(
-    these: Iterable[Cell], pipeline: Pipeline, reference: Pipeline, which: Any = slice(None)
-) -> float:
-    """Geometric mean of the ratio of errors: over the policies of a process, then over processes."""
-    logs: dict[str, list[float]] = {}
-    for cell in these:
-        with np.errstate(divide="ignore"):
-            ratio = np.log(cell.rmse(pipeline, which)) - np.log(cell.rmse(reference, which))
-        logs.setdefault(cell.process, []).append(float(ratio))
-    return float(np.exp(np.mean([np.mean(each) for each in logs.values()]))) if logs else float("nan")
-
-
-def jackknife(of: Callable[[Any], float], replicates: int) -> float:
-    """Standard error of the logarithm of a ratio by leaving out each replicate; nan for a single one."""
-    if replicates < 2:
-        return float("nan")
-    left = np.log([of(np.arange(replicates) != i) for i in range(replicates)])
-    return float(np.sqrt((replicates - 1) * np.mean((left - left.mean()) ** 2)))
 
 
 def make_report(config: Config, results: Mapping[str, Any]) -> Report:
@@ -113,15 +42,20 @@ def make_report(config: Config, results: Mapping[str, Any]) -> Report:
     found = make_cells(config, results)
     goals = [row for n, replicates in config.sizes for row in _goal_rows(found, n, replicates)]
     ranked = {n: _ranked(found, n, replicates) for n, replicates in config.sizes}
+    before = previous_table(config, found)
     best, every = (tuple(r for rows in ranked.values() for r in rows[:top]) for top in (SHOWN, None))
     tables = (
         ReportTable(GOALS, _GOAL_COLUMNS, tuple(goals), _note(config)),
         ReportTable(PROCESSES, _PROCESS_COLUMNS, tuple(_process_rows(found)), _PROCESS_NOTE),
+        before,
+        steps_table(found),
         ReportTable(RANKING, _RANK_COLUMNS, best, _RANK_NOTE),
         ReportTable(CELLS, _CELL_COLUMNS, tuple(_cell_row(cell) for cell in found), _CELL_NOTE),
         ReportTable(EVERYTHING, _RANK_COLUMNS, every, detail=True),
     )
-    return Report(NAME, TITLE, tables, tuple(_findings(config, found, goals, ranked)), public_config(config))
+    return Report(
+        NAME, TITLE, tables, tuple(_findings(config, found, goals, ranked, before)), public_config(config)
+    )
 
 
 @dataclass(frozen=True)
@@ -132,21 +66,34 @@ class _Goal:
     reference: Pipeline
     limit: float | None
     contrasting: bool = False  # only where the target policy differs in value from the behaviour policy
+    process: str = ""  # all of them by default
 
     def applies(self, cell: Cell) -> bool:
         stated = cell.relative or self.statement != "relative"
-        return stated and not cell.confounded and (cell.contrast > CONTRAST or not self.contrasting)
+        here = not self.process or cell.process == self.process
+        return here and stated and not cell.confounded and (cell.contrast > CONTRAST or not self.contrasting)
+
+
+_PATIENTS = "ICU-Sepsis"
+# By statement: the limits to the paper's pipeline, the true policy, and the plain mean in ICU-Sepsis.
+_STATEMENTS: Mapping[str, tuple[Pipeline, Pipeline, float, float, float | None]] = {
+    "absolute": (OURS, PREVIOUS, 0.45, 1.2, 1.3),
+    "relative": (RELATIVE, PREVIOUS_RELATIVE, 0.45, 1.2, None),
+    "as advised": (ADVISED, PREVIOUS_ADVISED, 0.27, 0.95, 1.0),
+}
 
 
 def _goals() -> list[_Goal]:
     goals = []
-    for statement, pipeline in (("absolute", OURS), ("relative", RELATIVE), ("as advised", ADVISED)):
+    for statement, (pipeline, previous, paper, true, patients) in _STATEMENTS.items():
         goals += [
-            _Goal("the paper's pipeline", statement, pipeline, PAPER, 0.45),
-            _Goal("the true policy, same estimator", statement, pipeline, TRUE, 1.2),
+            _Goal("the paper's pipeline", statement, pipeline, PAPER, paper),
+            _Goal("the true policy, clipped WDR", statement, pipeline, TRUE, true),
             _Goal("the true policy, clipped WIS", statement, pipeline, TRUE_WEIGHTS, None),
             _Goal("the plain mean, contrast over 1/4 sd", statement, pipeline, MEAN, 0.25, contrasting=True),
             _Goal("the plain mean, everywhere", statement, pipeline, MEAN, None),
+            _Goal("the plain mean, ICU-Sepsis", statement, pipeline, MEAN, patients, process=_PATIENTS),
+            _Goal("the previous default", statement, pipeline, previous, None),
         ]
     return goals
 
@@ -176,11 +123,13 @@ def _goal_rows(found: Sequence[Cell], n: int, replicates: int) -> list[tuple[Any
 
 _PROCESS_COLUMNS = (
     "process", "trajectories", "to the paper's", "to the true policy's", "to the mean", "relative, to the paper's",
-    "relative, to the true policy's", "relative, to the mean",
+    "relative, to the true policy's", "relative, to the mean", "advised, to the paper's",
+    "advised, to the true policy's", "advised, to the mean",
 )  # fmt: skip
 _PROCESS_NOTE = (
-    "Ratio of root mean squared errors, geometric mean over the policies of a process; the true policy with the same "
-    "estimator. 'relative': policies stated as a change to practice, where they can be."
+    "Ratio of root mean squared errors, geometric mean over the policies of a process; the true policy with clipped "
+    "WDR. 'relative': only policies that are a change to practice, stated as one; 'advised': these stated as one, and "
+    "the others absolutely."
 )
 
 
@@ -191,6 +140,7 @@ def _process_rows(found: Sequence[Cell]) -> list[tuple[Any, ...]]:
         stated = [cell for cell in these if cell.relative]
         ratios = [relative_error(these, OURS, reference) for reference in (PAPER, TRUE, MEAN)]
         ratios += [relative_error(stated, RELATIVE, reference) for reference in (PAPER, TRUE, MEAN)]
+        ratios += [relative_error(these, ADVISED, reference) for reference in (PAPER, TRUE, MEAN)]
         rows.append((process, n, *map(_or_none, ratios)))
     return rows
 
@@ -204,10 +154,10 @@ _RANK_COLUMNS = (
 def _ranked(found: Sequence[Cell], n: int, replicates: int) -> list[tuple[Any, ...]]:
     """Pipelines that answer every question, best first by the choosing replicates."""
     these = [cell for cell in found if cell.n == n and not cell.confounded]
-    everywhere = set.intersection(*(set(cell.errors) for cell in these)) - {ADVISED} if these else set()
+    everywhere = set.intersection(*(set(cell.errors) for cell in these)) if these else set()
     even = np.arange(replicates) % 2 == 0
     rows = []
-    for pipeline in sorted(everywhere):
+    for pipeline in sorted(p for p in everywhere if not p.ratios.endswith(WHERE_IT_CAN_BE)):
         chosen = relative_error(these, pipeline, PAPER, even)
         same = pipeline if pipeline in (MEAN, DM) else replace(TRUE, estimator=pipeline.estimator)
         others = (
@@ -219,10 +169,11 @@ def _ranked(found: Sequence[Cell], n: int, replicates: int) -> list[tuple[Any, .
     return sorted(rows, key=lambda row: (not np.isfinite(row[6]), row[6]))
 
 
-_NAMED = (PAPER, MEAN, TRUE_WEIGHTS, TRUE, DM, OURS, RELATIVE)
+_NAMED = (PAPER, MEAN, TRUE_WEIGHTS, TRUE, DM, PREVIOUS, PREVIOUS_RELATIVE, OURS, RELATIVE)
 _CELL_COLUMNS = (
     "process", "policy", "trajectories", "V", "V of practice", "contrast / sd", "paper", "mean", "true, clipped WIS",
-    "true, clipped WDR", "DM", "default", "default, relative", "bias of default", "loses to",
+    "true, clipped WDR", "DM", "previous", "previous, relative", "default", "default, relative", "bias of default",
+    "loses to",
 )  # fmt: skip
 
 
@@ -256,19 +207,28 @@ def _note(config: Config) -> str:
         "trajectories. The paper's pipeline: 150 neighbours, found exactly, among the steps of one half of the "
         "trajectories (in a bandit, of one step each), shrunk towards the marginal so that no logged action has "
         "probability 0, and PHWIS on the other half; the paper searches approximately, and does not say what it does "
-        f"with zeros. The default: caliope.default_model with {config.folds} folds, cross-fitted, raw ratios (or the "
-        "relative form), WDR with cross-fitted values and capped weights. 'relative': only policies that are a change "
-        "to practice, stated as one; 'as advised': relative for these, absolute for the others. What it is compared "
-        "with is always stated absolutely. Values are fitted by ridge regression on kernel features, in ICU-Sepsis "
-        "by extremely randomised trees. log se: jackknife over replicates."
+        f"with zeros. The default: caliope.default_model with {config.folds} folds, cross-fitted, WDR with "
+        "marginalised weights, and with the values of an audit: by a kernel or by trees, as the standard error says. "
+        "The previous default: WDR with capped weights, and the problem's own values, as for the true policy: by ridge "
+        "regression on kernel features, in ICU-Sepsis by extremely randomised trees. 'relative': only policies that "
+        "are a change to practice, stated as one, for the default with its own influence function; 'as advised': "
+        "relative for these, absolute for the others. What it is compared with is stated absolutely, except the "
+        "previous default. The targets as advised, and of ICU-Sepsis, are meant for 2000 trajectories. log se: "
+        "jackknife over replicates."
     )
 
 
 def _findings(
-    config: Config, found: Sequence[Cell], goals: Sequence[tuple[Any, ...]], ranked: Mapping[int, Any]
+    config: Config,
+    found: Sequence[Cell],
+    goals: Sequence[tuple[Any, ...]],
+    ranked: Mapping[int, Any],
+    before: ReportTable,
 ) -> list[str]:
     texts = [
-        " ".join(filter(None, (_goals_met(goals, n), _losses(found, n), _choice(ranked[n]))))
+        " ".join(
+            filter(None, (_goals_met(goals, n), say_worse(before, n), _losses(found, n), _choice(ranked[n])))
+        )
         for n, _ in config.sizes
     ]
     return [text for text in (*texts, _confounded(found)) if text]

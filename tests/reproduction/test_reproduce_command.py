@@ -148,6 +148,7 @@ def test_several_processes_give_the_same_bytes(finished, tmp_path):
         (["table9"], "No such command 'table9'"),
         (["table1", "--times", "0"], "0 is not in the range x>=1"),
         (["table1", "--times", "2"], "table1 has no replicates to add to"),
+        (["table1", "--few"], "table1 has no pipelines to leave out"),
         (["table1", "--data", "none.parquet"], "does not exist"),
     ],
 )

@@ -5,12 +5,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from caliope._formulas import wdr
+from caliope._gather import gather, target_probabilities
 from caliope.domains import icu_sepsis
-from reproduction import _table3_report as table3_report, table3
+from caliope.weights import clip_weights, marginalise_weights, normalise_under_way
+from reproduction import _table3_previous as previous, _table3_report as table3_report, table3
 from reproduction._problems import PROBLEMS, problem
 from reproduction._runs import run_units, seed_of
-from reproduction._table3_report import Cell, jackknife, relative_error
-from reproduction.table3 import ADVISED, MEAN, OURS, PAPER, RELATIVE, TRUE, Pipeline
+from reproduction._table3_cells import Cell, jackknife, relative_error
+from reproduction.table3 import (
+    ADVISED,
+    MEAN,
+    OURS,
+    PAPER,
+    PREVIOUS,
+    PREVIOUS_ADVISED,
+    PREVIOUS_RELATIVE,
+    RELATIVE,
+    TRUE,
+    Pipeline,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +40,8 @@ def test_a_policy_stated_relative_to_the_true_practice_is_the_policy(name):
         assert absolute.sum(axis=1) == pytest.approx(1)
         if question.relative is not None:
             assert question.relative(log, truth) == pytest.approx(absolute, abs=1e-12)
+            stated = target_probabilities(log, question.change, truth)
+            assert stated == pytest.approx(absolute, abs=1e-12)
 
 
 def test_who_always_gives_vasopressors_goes_on():
@@ -88,11 +104,11 @@ def test_the_jackknife_of_a_mean_of_logarithms_is_its_standard_error():
     assert np.isnan(jackknife(lambda which: 1.0, 1))
 
 
-def results_of(errors, *, confounded=False):
+def results_of(errors, *, confounded=False, name="made up"):
     """Two replicates of one question on one process, with these errors of each pipeline."""
     return {
         f"bandit-5-n100-seed{seed}": {
-            "name": "made up",
+            "name": name,
             "worth": 0.0,
             "confounded": confounded,
             "spread": 2.0,
@@ -130,7 +146,7 @@ def test_who_wins_where_it_is_chosen_is_reported_elsewhere():
     said = report.findings[-1]
     assert "prefer neighbours, shrunk, cross, raw, WIS: 0.20 of the paper's error, and 3.00 on" in said
     assert (
-        "number 2 of 4, default, own, cross, raw, clipped WDR: 0.30" in said
+        "number 2 of 4, default, own, cross, raw, marginalised WDR, default values: 0.30" in said
     )  # the true policy cannot be chosen
 
 
@@ -139,6 +155,23 @@ def test_advised_is_the_relative_form_where_there_is_one():
     assert found.errors[ADVISED] == pytest.approx(found.errors[OURS])
     (found,) = table3_report.make_cells(MADE, results_of(ERRORS | {RELATIVE: (0.05, -0.07)}))
     assert found.errors[ADVISED] == pytest.approx([0.05, -0.07])
+    before = {PREVIOUS: (0.4, 0.4), PREVIOUS_RELATIVE: (0.1, 0.1)}
+    (found,) = table3_report.make_cells(MADE, results_of(ERRORS | before))
+    assert found.errors[PREVIOUS_ADVISED] == pytest.approx([0.1, 0.1])
+    assert found.errors[ADVISED] == pytest.approx(found.errors[OURS])
+
+
+@pytest.mark.parametrize(("factor", "met"), [(1.09, "yes"), (1.11, "no")])
+def test_the_default_may_be_a_tenth_worse_than_the_previous_one(factor, met):
+    before = {PREVIOUS: (0.3 / factor, 0.2 / factor)}
+    report = table3.report(MADE, results_of(ERRORS | before, confounded=True))
+    (row,) = report.table(previous.BEFORE).records()
+    assert row["absolute"] == row["as advised"] == pytest.approx(factor)
+    assert row["se, absolute"] == pytest.approx(0, abs=1e-12)  # the same ratio in both replicates
+    assert row["met"] == met
+    said = table3.report(MADE, results_of(ERRORS | before)).findings[0]
+    assert ("In none of 1 processes has the default over 1.10" in said) == (met == "yes")
+    assert ("as advised): made up (1.11, 1.11); 1 processes." in said) == (met == "no")
 
 
 def test_targets_are_met_or_not():
@@ -147,10 +180,23 @@ def test_targets_are_met_or_not():
     error = np.sqrt((0.3**2 + 0.2**2) / 2)
     assert rows["the paper's pipeline"]["ratio"] == pytest.approx(error)
     assert rows["the paper's pipeline"]["met"] == "yes"  # 0.255 <= 0.45
-    assert rows["the true policy, same estimator"]["ratio"] == pytest.approx(error / 0.4)
+    assert rows["the true policy, clipped WDR"]["ratio"] == pytest.approx(error / 0.4)
     assert rows["the plain mean, contrast over 1/4 sd"]["met"] == "no"  # 0.255 > 0.25, contrast 1 / 2
     words = "loses to the paper's pipeline in 0 of 1 cells and to the plain mean in 0 of 1 cells."
     assert words in report.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("mean", "advised", "absolute"), [(0.26, "yes", "yes"), (0.2, "no", "yes"), (0.19, "no", "no")]
+)
+def test_patients_have_targets_of_their_own(mean, advised, absolute):
+    found = results_of(ERRORS | {MEAN: (mean, mean)}, name="ICU-Sepsis")
+    rows = table3.report(MADE, found).table(table3_report.GOALS).records()
+    met = {
+        row["policy stated"]: row["met"] for row in rows if row["relative to"] == "the plain mean, ICU-Sepsis"
+    }
+    # 0.255 / 0.26 < 1; 1 < 0.255 / 0.2 < 1.3; 0.255 / 0.19 > 1.3
+    assert met == {"absolute": absolute, "as advised": advised}
 
 
 def test_a_confounded_process_is_shown_and_not_averaged():
@@ -214,6 +260,40 @@ def test_estimates_with_the_true_policy_are_as_by_hand(results):
     capped = np.minimum(ratio, ratio.mean() * np.sqrt(40) / 3)
     by_hand = (capped * log.rewards).sum() / capped.sum()
     assert found["truth | - | known | raw | clipped WIS"] == pytest.approx(by_hand, rel=1e-9)
+
+
+def test_the_default_and_the_previous_one_are_as_by_hand(results):
+    where = problem("clinic-hidden")
+    log = where.simulate(40, seed_of("table3", "clinic-hidden", 40, 1))
+    truth = where.truth(log)
+    for question in where.questions:
+        found = results["clinic-hidden-n40-seed1"]["questions"][question.name]["estimates"]
+        q = where.values(log, question.table(log), 2, 1)
+        e = gather(log, question.table(log), truth, q=q, behaviour_known=True)
+        about = "truth | - | known | raw |"
+        assert found[f"{about} clipped WDR"] == pytest.approx(float(wdr(clip_weights(e))))
+        by_hand = float(wdr(clip_weights(normalise_under_way(e))))
+        assert found[f"{about} normalised WDR"] == pytest.approx(by_hand)
+        by_hand = float(wdr(marginalise_weights(e, log, rng=1)))
+        assert found[f"{about} marginalised WDR"] == pytest.approx(by_hand)
+
+
+def test_fewer_pipelines_have_the_same_estimates_and_fits_are_kept(results, tmp_path, monkeypatch):
+    few = replace(table3.SMOKE, problems=("bandit-5",), sizes=((40, 1),)).fewer()
+    found = run_units(table3.units(few), tmp_path, progress=False)["bandit-5-n40-seed0-few"]["questions"]
+    for name, question in results["bandit-5-n40-seed0"]["questions"].items():
+        some = found[name]["estimates"]
+        assert {str(p) for p in (PAPER, OURS, PREVIOUS, TRUE, MEAN)} <= set(some)
+        assert len(some) < len(question["estimates"]) / 2
+        assert some == {key: question["estimates"][key] for key in some}
+
+    def refuse(*given, **more):
+        raise AssertionError("fitted again")
+
+    for name in ("fit_behaviour", "fit_default_values", "fit_kernel_values"):
+        monkeypatch.setattr(table3, name, refuse)
+    again = table3.one_log("bandit-5", 40, 0, few.folds, every=False, kept=str(tmp_path / "kept"))
+    assert again["questions"] == found
 
 
 def test_every_pipeline_answers_and_the_relative_form_where_there_is_one(results):
