@@ -293,7 +293,7 @@ def estimate_all(
         found |= _estimate(each, "raw", evidence)
         if each.weighed_anew:
             found |= _estimate_anew(each, "raw", question.table(data), fits)
-        if each.weighed_anew and question.change is not None:
+        if each.weighed_anew and each.model != "truth" and question.change is not None:
             found |= _estimate_anew(each, "change", question.change, fits)
         if whole and (question.relative is not None) and each.model != "truth":
             target = question.relative(data, each.table)
