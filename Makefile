@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DOCS   := $(VENV)/.installed-docs
 
-.PHONY: setup demo test test-fast check format bench bench-peers reproduce clean
+.PHONY: setup demo test test-fast check format docs bench bench-peers reproduce clean
 
 setup: $(STAMP)
 
@@ -31,6 +32,13 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(DOCS)   ## the site, with every page and example executed; a warning is an error. Open docs/_build/html/index.html
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -j 2 docs docs/_build/html
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[docs]'
+	touch $@
+
 reproduce: setup   ## the paper's figures and tables; resumes after a kill, results in reproduction-results/
 	$(BIN)/python -m reproduction all
 
@@ -46,4 +54,4 @@ bench-peers:   ## the same data through SCOPE-RL, in an environment of its own
 	$(PYTHON) -m benchmarks.peers
 
 clean:
-	rm -rf $(VENV) .venv-peers bench-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/_figures docs/api docs/gallery .venv-peers bench-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -40,7 +40,7 @@ class Policy(Protocol):
         """The actions that the columns of ``predict_proba`` stand for."""
 
     def predict_proba(self, X: Any) -> Any:
-        """Probabilities of shape (len(X), len(classes_))."""
+        """Probabilities of shape ``(len(X), len(classes_))``."""
 
 
 def action_probabilities(policy: Policy, states: Any, n_actions: int, *, first_row: int = 0) -> Float:

@@ -74,7 +74,7 @@ class FittedBehaviour:
         """Probabilities of all actions in a log, (N, A).
 
         Trajectories of the fit keep their own probabilities, whatever their rewards. They are recognised by states
-        and actions, and in discrete states by ids too (:func:`match_trajectories`). Others are predicted.
+        and actions, and in discrete states by ids too (``match_trajectories``). Others are predicted.
         """
         if data is self.data:
             return self.probabilities

@@ -59,11 +59,11 @@ class Measured:
     top_label, classwise : CalibrationError or None
         Expected calibration errors.
     balance : AgainstNull or None
-        The largest |z| of the balance table.
+        The largest ``|z|`` of the balance table.
     balance_signs_p : float or None
         Its p-value under random signs.
     weights : AgainstNull or None
-        The largest |z| of the mean weights by step; needs a target.
+        The largest ``|z|`` of the mean weights by step; needs a target.
     kernel : AgainstNull or None
         Kernel calibration error.
     true_tv : float or None

@@ -28,9 +28,9 @@ class BalanceTable:
     functions : tuple of str
         Names of the functions.
     largest : AgainstNull
-        The largest |z|, against draws from the model.
+        The largest ``|z|``, against draws from the model.
     signs_p : float
-        P-value of the largest |z| under random signs of whole trajectories.
+        P-value of the largest ``|z|`` under random signs of whole trajectories.
 
     Examples
     --------
@@ -47,12 +47,12 @@ class BalanceTable:
 
     @property
     def p_value(self) -> float:
-        """P-value of the largest |z|, for all comparisons together."""
+        """P-value of the largest ``|z|``, for all comparisons together."""
         return self.largest.p_value
 
     @property
     def worst(self) -> tuple[int, str]:
-        """The action and the function with the largest |z|."""
+        """The action and the function with the largest ``|z|``."""
         a, f = np.unravel_index(np.argmax(np.abs(self.z)), self.z.shape)
         return int(a), self.functions[int(f)]
 
@@ -142,7 +142,7 @@ def _sample_rows(data: Trajectories, max_steps: int, rng: np.random.Generator) -
 def _draw_from_model(
     q: Float, functions: Float, scale: Float, n_draws: int, rng: np.random.Generator
 ) -> Float:
-    """Draw the largest |z| when actions come from the model, (R,)."""
+    """Draw the largest ``|z|`` when actions come from the model, (R,)."""
     model, expected = ModelDraws(q, rng), q.T @ functions
     rows, f = np.arange(len(q)), np.ascontiguousarray(functions, dtype=np.float32)
     largest = np.empty(n_draws)
@@ -156,7 +156,7 @@ def _draw_from_model(
 def _draw_signs(
     error: Float, functions: Float, scale: Float, owner: Int, n_draws: int, rng: np.random.Generator
 ) -> Float:
-    """Draw the largest |z| when the errors of each trajectory get a random sign, (R,)."""
+    """Draw the largest ``|z|`` when the errors of each trajectory get a random sign, (R,)."""
     size = int(owner[-1]) + 1
     by_trajectory = csr_array((np.ones(len(owner)), (owner, np.arange(len(owner)))), shape=(size, len(owner)))
     signs = rng.choice([-1.0, 1.0], size=(n_draws, size))
@@ -193,7 +193,7 @@ class WeightMoments:
     mean, se : (T,)
         Mean weight at each step, and its standard error.
     largest : AgainstNull
-        The largest |z|, against random signs of the trajectories.
+        The largest ``|z|``, against random signs of the trajectories.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class WeightMoments:
 
     @property
     def p_value(self) -> float:
-        """P-value of the largest |z|, for all steps together; nan where it is unknown."""
+        """P-value of the largest ``|z|``, for all steps together; nan where it is unknown."""
         return self.largest.p_value
 
     @property

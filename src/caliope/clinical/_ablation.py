@@ -111,7 +111,7 @@ def measure_mistakes(
     Returns
     -------
     Table
-        One row per mistake (:class:`MistakeEffect`), the first without any mistake.
+        One row per mistake (``MistakeEffect``), the first without any mistake.
 
     Examples
     --------

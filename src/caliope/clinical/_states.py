@@ -95,7 +95,7 @@ def to_trajectories(
     Parameters
     ----------
     rows : polars.DataFrame
-        One row per decision, as in :attr:`Cohort.rows`.
+        One row per decision, as in ``Cohort.rows``.
     history : int
         Number of earlier steps in every state. With 3 a state has 48 + 3 x (48 + 2) = 198 columns, as in Raghu et al.
         (2018).

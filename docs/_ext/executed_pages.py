@@ -1,0 +1,147 @@
+"""Pages whose blocks are run when the site is built, with what they print and draw below them.
+
+In the pages that ``EXECUTED`` names every block of Python is executed, one after the other, in one namespace and
+one empty folder per page. So are blocks of commands (``bash``). What a block prints stands below it, and so do
+its figures. A block that fails stops the build. Comments on the lines before a block change that:
+
+- ``<!-- not run: reason -->``: the block is only shown.
+- ``<!-- first: 12 -->``: only the first 12 lines of the output are shown.
+- ``<!-- exit: 3 -->``: the exit code that the command must have.
+- ``<!-- figure: what it shows -->``: the caption of the figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BLOCK = re.compile(
+    r"(?P<notes>(?:^<!-- [^\n]+ -->\n)*)^```(?P<language>python|bash)\n(?P<code>.*?)^```\n",
+    flags=re.DOTALL | re.MULTILINE,
+)
+NOTE = re.compile(r"<!-- ([a-z ]+): (.+) -->")
+EXECUTED = ("start/", "guides/", "reference/report-json")
+WIDTH, WRAPPED = 88, 120  # of printed prose, in characters: lines above the second are wrapped at the first
+FIGURES = "_figures"  # below the sources, and not committed
+# One core, no colours, and lines that fit the page.
+ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+@dataclass
+class Page:
+    """The state of a page while its blocks are run: names, folder, and figures so far."""
+
+    name: str
+    figures: Path
+    folder: Path
+    names: dict[str, Any] = field(default_factory=dict)
+    drawn: int = 0
+
+    def run(self, match: re.Match[str]) -> str:
+        """Return the block with its output."""
+        notes, code = dict(NOTE.findall(match["notes"])), match["code"]
+        shown = f"```{match['language']}\n{code}```\n"
+        if "not run" in notes:
+            return shown
+        if match["language"] == "bash":
+            return shown + _fence(self._run_commands(code, int(notes.get("exit", 0))), notes)
+        printed = self._run_python(code)
+        return shown + _fence(printed, notes) + self._save_figures(notes.get("figure", ""))
+
+    def _run_python(self, code: str) -> str:
+        out, before = io.StringIO(), Path.cwd()
+        os.chdir(self.folder)
+        sys.path.insert(0, str(self.folder))
+        try:
+            with contextlib.redirect_stdout(out):
+                exec(compile(code, f"{self.name}.md", "exec"), self.names)
+        finally:
+            sys.path.remove(str(self.folder))
+            os.chdir(before)
+        return out.getvalue()
+
+    def _run_commands(self, code: str, expected: int) -> str:
+        shell = (
+            f'caliope() {{ "{sys.executable}" -m caliope "$@"; }}\npython() {{ "{sys.executable}" "$@"; }}\n'
+        )
+        done = subprocess.run(
+            ["bash", "-ec", shell + code],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        if done.returncode != expected:
+            raise RuntimeError(f"{self.name}: exit code {done.returncode} of\n{code}\n{done.stderr}")
+        return done.stdout
+
+    def _save_figures(self, caption: str) -> str:
+        if "matplotlib" not in sys.modules:
+            return ""
+        from matplotlib import pyplot
+
+        parts = []
+        for number in pyplot.get_fignums():
+            self.drawn += 1
+            path = self.figures / f"{self.name.replace('/', '-')}-{self.drawn}.png"
+            path.parent.mkdir(exist_ok=True)
+            figure = pyplot.figure(number)
+            figure.savefig(path, dpi=150, bbox_inches="tight")
+            width = round(100 * figure.get_size_inches()[0])
+            if not caption:
+                raise RuntimeError(f"{self.name}: a figure needs a caption, <!-- figure: ... -->")
+            options = f":alt: {caption}\n:width: {width}px\n"
+            parts.append(f"\n```{{figure}} /{FIGURES}/{path.name}\n{options}\n{caption}\n```\n")
+        pyplot.close("all")
+        return "".join(parts)
+
+
+def _fence(printed: str, notes: dict[str, str]) -> str:
+    if not printed.strip():
+        return ""
+    lines = printed.rstrip().splitlines()
+    first = int(notes.get("first", len(lines)))
+    shown = [part for line in lines[:first] for part in _wrap(line.rstrip())] + ["..."] * (first < len(lines))
+    return "\n````{code-block} text\n:class: output\n\n" + "\n".join(shown) + "\n````\n"
+
+
+def _wrap(line: str) -> list[str]:
+    """A long line of prose in several; tables, whose columns are two spaces apart, and JSON stay as they are."""
+    text = line.lstrip()
+    if len(line) <= WRAPPED or "  " in text or text.startswith('"'):
+        return [line]
+    indent = " " * (len(line) - len(text) + 2)
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def run_blocks(text: str, name: str, figures: Path) -> str:
+    """Return a page with the output of its blocks, which are run here."""
+    with tempfile.TemporaryDirectory() as folder:
+        return BLOCK.sub(Page(name, figures, Path(folder)).run, text)
+
+
+def _on_source_read(app: Any, name: str, content: list[str]) -> None:
+    if name.startswith(EXECUTED):
+        import matplotlib as mpl
+
+        mpl.use("agg")
+        os.environ.update(ENVIRONMENT)
+        content[0] = run_blocks(content[0], name, Path(app.srcdir) / FIGURES)
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Run the blocks of a page as it is read."""
+    app.connect("source-read", _on_source_read)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
