@@ -17,7 +17,7 @@ settings.register_profile("caliope", deadline=None, derandomize=True, max_exampl
 settings.load_profile("caliope")
 
 ESTIMATORS = {
-    name: getattr(cal, name)
+    name: getattr(cal.estimators, name)
     for name in [
         "monte_carlo",
         "ois",

@@ -24,6 +24,9 @@ from ._audit._prepare import (
 from ._audit._result import (
     Audit as Audit,
 )
+from ._audit._several import (
+    compare as compare,
+)
 from ._estimate import (
     estimate as estimate,
 )
@@ -82,7 +85,6 @@ from .estimators import (
     phwdr as phwdr,
     phwis as phwis,
     step_is as step_is,
-    step_phwis as step_phwis,
     step_wis as step_wis,
     wdr as wdr,
     wis as wis,

@@ -252,7 +252,7 @@ def test_too_few_draws_for_the_level_are_cautioned():
 def test_stepwise_weighting_of_ragged_trajectories_is_cautioned():
     assert codes(cal.step_wis, random_evidence())["D108"] == "caution"
     assert "D108" not in codes(cal.step_wis, random_evidence(equal=True))
-    assert "D108" not in codes(cal.step_phwis, random_evidence())
+    assert "D108" not in codes(cal.estimators.step_phwis, random_evidence())
 
 
 def test_estimated_probabilities_are_noted():

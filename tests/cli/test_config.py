@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import caliope as cal
 from caliope.behaviour import TabularFrequencies
 from caliope.cli import main
-from caliope.cli._config import SETTINGS, Study, show_settings
+from caliope.cli._config import ALONE, SETTINGS, Study, show_settings
 from caliope.cli._study import read_study
 from caliope.domains import ward
 
@@ -23,8 +23,9 @@ def options_of(command):
 
 
 def test_every_setting_is_an_option_of_evaluate_and_every_option_a_setting():
-    assert options_of("evaluate") - NOT_SETTINGS == set(SETTINGS) - {"log"}
+    assert options_of("evaluate") - NOT_SETTINGS == set(SETTINGS) - {"log", "targets"}
     assert options_of("calibrate") - NOT_SETTINGS <= set(SETTINGS)
+    assert options_of("compare") - NOT_SETTINGS == set(SETTINGS) - {"log", *ALONE}
 
 
 def test_every_setting_has_a_help_text_of_one_sentence_and_its_default():
@@ -32,7 +33,7 @@ def test_every_setting_has_a_help_text_of_one_sentence_and_its_default():
         text, _, default = setting.help.partition("  [default: ")
         assert re.fullmatch(r"[A-Z].*\.", text), name
         value = getattr(Study("log.csv"), name)
-        chosen = name == "log" or value is None or value is False or value == ()
+        chosen = name == "log" or value is None or value is False or value in ((), {})
         assert chosen or default.startswith(str(value).removesuffix(".0")), name
 
 

@@ -83,7 +83,7 @@ def test_phwis_tends_to_its_own_limit_which_is_not_the_value(lengthy, everything
     limit = sum(_p_length(lengthy, LENGTHY_B)[n] * _mean_given_length(lengthy, n) for n in (1, 2, 3, 4))
     assert cal.phwis(everything) == pytest.approx(limit, abs=1e-12)
     assert cal.phwis(everything) == pytest.approx(0.8470, abs=5e-5)
-    assert cal.step_phwis(everything) == pytest.approx(0.8469, abs=5e-5)
+    assert cal.estimators.step_phwis(everything) == pytest.approx(0.8469, abs=5e-5)
     assert cal.phwdr(everything) == pytest.approx(0.9642, abs=5e-5)  # although its values are exact
     assert v_e - cal.phwis(everything) > 0.2
 

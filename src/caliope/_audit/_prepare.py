@@ -290,7 +290,7 @@ def audit(
         learn=learn,
     )
     with show_stages(progress) as tell:
-        return run_audit(_prepare(inputs, Stages(tell)), asked, Stages(tell))
+        return run_audit(prepare_inputs(inputs, Stages(tell)), asked, Stages(tell))
 
 
 def prepare_audit(
@@ -354,10 +354,11 @@ def prepare_audit(
         cluster=cluster,
     )
     with show_stages(progress) as tell:
-        return _prepare(inputs, Stages(tell))
+        return prepare_inputs(inputs, Stages(tell))
 
 
-def _prepare(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
+def prepare_inputs(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
+    """The first half of an audit, of inputs that have been validated."""
     data, seed = inputs.data, inputs.seed
     models = compare_candidates(inputs, begin)
     with begin("predicting the logged actions"):
@@ -382,8 +383,7 @@ def _prepare(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
         # Weights are made of the logged probabilities: the control speaks of the fitted models alone.
         logged = check_logged(data, inputs.logged, chosen.probabilities)
         about = (*logged, *(finding.at("note") for finding in about))
-    findings = (*models.findings, *about)
-    done = tuple(begin.done)
+    findings, done = (*models.findings, *about), tuple(begin.done)
     return PreparedAudit(inputs, models, chosen, others, looked_at, placebo, findings, done, curve)
 
 

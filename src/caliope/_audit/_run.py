@@ -52,6 +52,11 @@ if TYPE_CHECKING:
 
 def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     """Evaluate the target policy of a question, which has been validated."""
+    return audit_with_basis(prepared, asked, begin)[0]
+
+
+def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> tuple[Audit, Basis]:
+    """The audit of a question, and what its numbers were computed from, in the fixed order of the log."""
     inputs, data = prepared.inputs, prepared.data
     basis = gather_basis(prepared, asked, begin)
     asked, evidence, capped = basis.asked, basis.evidence, basis.capped
@@ -108,7 +113,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
         settings=_settings(prepared, asked, basis.how, answers),
         stages=(*prepared.stages, *begin.done),
     )
-    return in_given_order(found, inputs.given)
+    return in_given_order(found, inputs.given), basis
 
 
 def _find_support(prepared: PreparedAudit, basis: Basis) -> Support:

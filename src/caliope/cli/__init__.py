@@ -11,6 +11,7 @@ from caliope.cli._cohort import cohort
 # Import nothing heavy here: --help should answer at once.
 from caliope.cli._console import one_line_errors
 from caliope.cli._evaluate import calibrate, evaluate
+from caliope.cli._several import compare
 from caliope.cli._simulate import demo, simulate
 
 __all__ = ["main"]
@@ -63,5 +64,5 @@ def report(numbers: str, out: str | None) -> None:
     click.echo(f"Report: {needs_report().draw_again(numbers, out)}")
 
 
-for _command in (demo, evaluate, calibrate, simulate, cohort):
+for _command in (demo, evaluate, compare, calibrate, simulate, cohort):
     main.add_command(_command)

@@ -18,6 +18,7 @@ from caliope.calibration._scores import severity_strata
 from caliope.cli._config import Study, show_settings
 from caliope.cli._guess import Guess, Known, guess_states, sample_size
 from caliope.cli._kinds import ROW, list_names, parse_cuts, split_names
+from caliope.cli._targets import each_target
 from caliope.io._source import column_types, first_rows
 from caliope.io._table import read_table
 
@@ -39,7 +40,8 @@ class ReadLog:
 
 def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
     """Read the table of a study with the columns that it names, and infer the others."""
-    encoder = getattr(target_model(study), "encoder", None)
+    models = (target_model(each) for each in each_target(study).values())
+    encoder = next((x for model in models if (x := getattr(model, "encoder", None)) is not None), None)
     if encoder is not None and not study.states:
         study = replace(study, states=tuple(column.name for column in encoder.columns))
     named, guess = _infer_columns(study, quiet=quiet)
@@ -64,7 +66,8 @@ def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
     except ActionCountError as error:
         if named.n_actions is not None or not _columns_per_action(named):
             raise
-        option = "--target-columns" if named.target_columns else "--propensity"
+        named_targets = any(each.target_columns for each in each_target(named).values())
+        option = "--target-columns" if named_targets else "--propensity"
         raise ValueError(
             f"{option} names {_columns_per_action(named)} columns, one per action, but the log has more or "
             f"other actions: {error}"
@@ -98,7 +101,8 @@ def target_model(study: Study) -> Any:
 
 def _columns_per_action(study: Study) -> int:
     """How many columns hold the probability of an action each; 0 where none do."""
-    return len(study.target_columns) or (len(study.propensity) if len(study.propensity) > 1 else 0)
+    named = max(len(each.target_columns) for each in each_target(study).values())
+    return named or (len(study.propensity) if len(study.propensity) > 1 else 0)
 
 
 def _episode_column(study: Study) -> str | None:
@@ -144,8 +148,9 @@ def _infer_columns(study: Study, *, quiet: bool) -> tuple[Study, Guess | None]:
 def _guess(study: Study, types: Mapping[str, Any]) -> Guess:
     actions = _action_columns(study)
     used = {study.episode, *actions, study.reward, study.time, ended_column(study), study.calendar}
-    used |= {learnt_column(study), study.cluster, *study.propensity, *study.target_columns, *study.ignore}
-    used |= {*recommended_columns(study, actions)}
+    used |= {learnt_column(study), study.cluster, *study.propensity, *study.ignore}
+    for each in each_target(study).values():
+        used |= {*each.target_columns, *recommended_columns(each, actions)}
     known = Known(study.episode, actions, study.reward, frozenset(name for name in used if name is not None))
     guess = guess_states(first_rows(study.log, sample_size()), list(types), known)
     if not guess.states:
@@ -198,11 +203,12 @@ def _check_ignored(study: Study, types: Mapping[str, Any]) -> None:
 
 def _kept_columns(study: Study) -> tuple[str, ...]:
     stratum = None if study.by is None else study.by.partition(":")[0]
-    seen = tuple(map(str, getattr(target_model(study), "feature_names_in_", ())))
-    there = column_types(study.log) if seen else {}
-    names = (*study.propensity, stratum, learnt_column(study), *study.target_columns)
-    names += tuple(name for name in seen if name in there)  # what a policy of named columns looks at
-    names = (*recommended_columns(study, _action_columns(study)), *names)
+    names: tuple[str | None, ...] = (*study.propensity, stratum, learnt_column(study))
+    for each in each_target(study).values():
+        seen = tuple(map(str, getattr(target_model(each), "feature_names_in_", ())))
+        there = column_types(study.log) if seen else {}
+        names += (*each.target_columns, *(name for name in seen if name in there))  # what a policy looks at
+        names = (*recommended_columns(each, _action_columns(study)), *names)
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 

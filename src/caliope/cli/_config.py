@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
@@ -36,6 +36,7 @@ from caliope.cli._kinds import (
     Kind,
     whole,
 )
+from caliope.cli._targets import check_targets
 
 MOST_ACTIONS = 10_000  # every decision has a probability of each
 
@@ -71,10 +72,11 @@ def _setting(
     printed: bool = False,
 ) -> Any:
     """A field with its description; ``otherwise`` says what stands for a value that is not given."""
-    known = not any(default is none for none in (MISSING, None, False, ()))
+    known = not any(default is none for none in (MISSING, None, False, ())) and default != {}
     standard = str(default) if otherwise is None and known else otherwise
     shown = text if standard is None else f"{text}  [default: {standard}]"
-    return field(default=default, metadata={"setting": Setting(kind, group, shown, printed)})
+    how: Any = {"default_factory": dict} if default == {} else {"default": default}
+    return field(**how, metadata={"setting": Setting(kind, group, shown, printed)})
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,15 @@ class Study:
         "Target policy: its learner, an object of a Python module, fitted across folds.",
         printed=True,
     )
+    targets: Mapping[str, str] = _setting(
+        {},
+        Kind(
+            "NAME=POLICY", check_targets, lambda x: ", ".join(f"{name}: {text}" for name, text in x.items())
+        ),
+        None,
+        "Several target policies, by name, to be compared.",
+        printed=True,
+    )
     soften: float | None = _setting(
         None, SHARE, TARGET, "Leave this share of the decisions to current practice.", printed=True
     )
@@ -247,15 +258,16 @@ TARGETS = ("target_columns", "recommended", "model", "policy", "learn")
 LISTS = tuple(
     name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED, PROPENSITY)
 )
+ALONE = (*TARGETS, "restrict", "require", "policy_name")  # settings of one policy, which a comparison has not
 PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, FILES, PAGE))
 
 
-def add_options(*groups: str) -> Callable[[Any], Any]:
-    """Give a command the options of these groups of settings, in the order of the settings."""
+def add_options(*groups: str, without: Sequence[str] = ()) -> Callable[[Any], Any]:
+    """Give a command the options of these groups of settings, in the order of the settings, without some."""
 
     def add(command: Any) -> Any:
         for name, setting in reversed([*SETTINGS.items()]):
-            if setting.group in groups:
+            if setting.group in groups and name not in without:
                 command = _option(name, setting)(command)
         return command
 
@@ -272,4 +284,4 @@ def _option(name: str, setting: Setting) -> Callable[[Any], Any]:
 def show_settings(study: Study) -> dict[str, str]:
     """The settings that say what was read, in words; without those that were not given."""
     values = {name: getattr(study, name) for name, setting in SETTINGS.items() if setting.printed}
-    return {name: SETTINGS[name].kind.show(x) for name, x in values.items() if x not in (None, ())}
+    return {name: SETTINGS[name].kind.show(x) for name, x in values.items() if x not in (None, (), {})}

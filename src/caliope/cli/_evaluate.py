@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from caliope._audit._settings import Stage
     from caliope.cli._columns import ReadLog
 
-_WORK = click.option(
+WORK = click.option(
     "--work",
     metavar="FOLDER",
     help="Keep finished stages there, so that the same command resumes after a stop. Its files are trusted: use a "
     "folder of your own.",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on the standard output.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on the standard output.")
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 FAIL_ON = click.option(
     "--fail-on",
@@ -54,9 +54,9 @@ _WARNINGS = 5  # of libraries that are printed
 @click.command()
 @click.argument("log", nargs=-1, required=True)
 @add_options(LOG, TARGET, ABOUT, OUTPUT)
-@_WORK
+@WORK
 @add_options(FIT)
-@_JSON
+@AS_JSON
 @QUIET
 def evaluate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
     """Estimate the value of a new policy on a log.
@@ -69,14 +69,14 @@ def evaluate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | No
     Exit code: 0 if the number may be used, with caution or without; 3 if it should not be believed, see --fail-on; 4
     if a condition of --require is not met; 2 if the input is bad, with one line that says what to do.
     """
-    with one_line_errors(stopped=_stop_text(work)):
-        study = _from_stdin(read_study(log, given, needs_target=True))
+    with one_line_errors(stopped=stop_text(work)):
+        study = from_stdin(read_study(log, given, needs_target=True))
         write = open_report(study.out)
-        _check_work(work)
+        check_work(work)
         with show_progress(quiet=quiet) as display, collect_warnings() as warned:
             found = _run_audit(study, display, work, quiet=quiet)
         if not quiet:
-            _print_effort(found.stages, warned)
+            print_effort(found.stages, warned)
         _print_audit(found, as_json=as_json)
         # The result comes first: it took the time, and writing may fail.
         if write is not None:
@@ -94,27 +94,36 @@ def judge(found: Audit, *, fail_on: str = "issue", tell: bool = False) -> int:
         for each in found.requirements:
             if not each.met:
                 click.echo(f"Required: {each.text}.", err=True)
-    failing = {"issue": ("do not trust",), "caution": ("do not trust", "caution"), "never": ()}[fail_on]
-    if found.verdict in failing:
-        if fail_on == "caution":
-            click.echo(f"The verdict is {found.verdict}, and --fail-on caution was asked for.", err=True)
-        return DISTRUSTED
+    if code := judge_verdict(found.verdict, fail_on=fail_on):
+        return code
     return 0 if all(each.met for each in found.requirements) else UNMET
 
 
-def _stop_text(work: str | None) -> str:
+def judge_verdict(verdict: str, *, fail_on: str) -> int:
+    """The exit code of a verdict."""
+    failing = {"issue": ("do not trust",), "caution": ("do not trust", "caution"), "never": ()}[fail_on]
+    if verdict not in failing:
+        return 0
+    if fail_on == "caution":
+        click.echo(f"The verdict is {verdict}, and --fail-on caution was asked for.", err=True)
+    return DISTRUSTED
+
+
+def stop_text(work: str | None) -> str:
+    """What is said when a command was stopped."""
     hint = "add --work FOLDER to resume" if work is None else "the same command resumes from here"
     return f"Stopped; {hint}."
 
 
-def _check_work(work: str | None) -> None:
+def check_work(work: str | None) -> None:
+    """Raise unless the folder of finished stages can be used."""
     from caliope._cache import check_folder
 
     if work is not None:
         check_folder(work)
 
 
-def _from_stdin(study: Study) -> Study:
+def from_stdin(study: Study) -> Study:
     """The study with the standard input in a file, where that is its log."""
     if study.log != "-":
         return study
@@ -135,7 +144,7 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         target = target_of(study, log.data)
         models = behaviour_models(study, target.data)
         logged = propensities_of(study, log.data)
-    _say_inferred(log, display, target.notes)
+    say_inferred(log, display, target.notes)
     display.expect(_AUDIT_STAGES + len(models) + (target.learn is not None))
     ask = partial(
         audit,
@@ -155,7 +164,7 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
         progress=display,
         work=work,
     )
-    about = _about(study, target.question)
+    about = about_of(study, target.question)
     found = ask(target.policy, about=about)
     if study.restrict and found.support.changes:
         restricted = found.support.restrict(target.policy)
@@ -167,7 +176,7 @@ def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool)
     return found.require(**dict(study.require))
 
 
-def _about(study: Study, question: str) -> About:
+def about_of(study: Study, question: str) -> About:
     """The names that a study gives; without a question of its own, the one that the settings make."""
     from caliope._audit._about import About
 
@@ -184,7 +193,7 @@ def _about(study: Study, question: str) -> About:
     )
 
 
-def _say_inferred(log: ReadLog, display: Display, more: Mapping[str, str]) -> None:
+def say_inferred(log: ReadLog, display: Display, more: Mapping[str, str]) -> None:
     """Say what was inferred and found out, before anything is fitted."""
     for name in log.inferred:
         display.say(f"{name}: {log.settings[name]}")
@@ -192,7 +201,8 @@ def _say_inferred(log: ReadLog, display: Display, more: Mapping[str, str]) -> No
         display.say(f"{name}: {text}")
 
 
-def _print_effort(stages: Sequence[Stage], warned: Sequence[str]) -> None:
+def print_effort(stages: Sequence[Stage], warned: Sequence[str]) -> None:
+    """Print warnings of libraries, and what each stage took."""
     for text in warned[:_WARNINGS]:
         click.echo(f"warning of a library: {text}", err=True)
     for stage in stages:
@@ -214,9 +224,9 @@ def _print_audit(found: Audit, *, as_json: bool) -> None:
 @click.command()
 @click.argument("log", nargs=-1, required=True)
 @add_options(LOG)
-@_WORK
+@WORK
 @add_options(FIT)
-@_JSON
+@AS_JSON
 @QUIET
 def calibrate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
     """Fit, compare and recommend behaviour models.
@@ -227,13 +237,13 @@ def calibrate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | N
 
     Exit code: 0; 3 if not even the recommended model should be believed; 2 if the input is bad.
     """
-    with one_line_errors(stopped=_stop_text(work)):
-        study = _from_stdin(read_study(log, given, needs_target=False))
-        _check_work(work)
+    with one_line_errors(stopped=stop_text(work)):
+        study = from_stdin(read_study(log, given, needs_target=False))
+        check_work(work)
         with show_progress(quiet=quiet) as display, collect_warnings() as warned:
             found = _compare_models(study, display, work, quiet=quiet)
         if not quiet:
-            _print_effort(found.stages, warned)
+            print_effort(found.stages, warned)
         _print_comparison(found, as_json=as_json)
         distrusted = _is_distrusted(found)
     if distrusted:
@@ -247,7 +257,7 @@ def _compare_models(study: Study, display: Display, work: str | None, *, quiet: 
 
     display("reading the log")
     log = read_log(study, quiet=quiet)
-    _say_inferred(log, display, {})
+    say_inferred(log, display, {})
     models = behaviour_models(study, log.data)
     display.expect(_CALIBRATE_STAGES + len(models))
     return compare_behaviour(

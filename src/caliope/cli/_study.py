@@ -9,32 +9,35 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from caliope.cli._config import LISTS, PATHS, SETTINGS, TARGETS, Study
+from caliope.cli._config import ALONE, LISTS, PATHS, SETTINGS, TARGETS, Study
 from caliope.cli._kinds import is_text, parse_grid, parse_require, split_names
+from caliope.cli._targets import parse_target
 
 # -- from options and files --
 
 
-def read_study(source: str | Sequence[str], given: Mapping[str, Any], *, needs_target: bool) -> Study:
+def read_study(
+    source: str | Sequence[str], given: Mapping[str, Any], *, needs_target: bool, several: bool = False
+) -> Study:
     """A study from the arguments, the files of a log or a study file, and the options that were given.
 
-    Options take precedence over the file. All mistakes are reported at once.
+    Options take precedence over the file. All mistakes are reported at once. ``several`` policies are compared.
     """
     options = {name: x for name, x in given.items() if x is not None}
     files = (source,) if isinstance(source, str) else tuple(source)
     studies = [file for file in files if file.lower().endswith(".toml")]
     if not studies:
         log = files[0] if len(files) == 1 else files
-        return _make_study({"log": log} | options, "the options have", needs_target)
+        return _make_study({"log": log} | options, "the options have", needs_target, several)
     if len(files) > 1:
         raise ValueError(f"{studies[0]} is a study file and names its log itself: give it alone.")
     source = studies[0]
     values = _read_file(Path(source))
-    if needs_target and any(name in options for name in TARGETS):
+    if needs_target and any(name in options for name in (*TARGETS, "targets")):
         # Another policy: neither softened or restricted like that of the file, nor learnt or trusted like it.
-        own = (*TARGETS, "soften", "restrict", "learnt_on", "trust_trees")
+        own = (*TARGETS, "targets", "soften", "restrict", "learnt_on", "trust_trees")
         values = {name: x for name, x in values.items() if name not in own}
-    return _make_study(values | options, f"{source} has", needs_target)
+    return _make_study(values | options, f"{source} has", needs_target, several)
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -51,14 +54,24 @@ def _read_file(path: Path) -> dict[str, Any]:
             values[name] = str(path.parent / x)
         elif isinstance(x, list) and all(isinstance(each, str) for each in x):
             values[name] = tuple(str(path.parent / each) for each in x)
+    if isinstance(targets := values.get("targets"), dict):
+        values["targets"] = {name: _from_folder(x, path.parent) for name, x in targets.items()}
     return values
 
 
-def _make_study(values: dict[str, Any], whose: str, needs_target: bool) -> Study:
-    mistakes = [*_unknown_settings(values), *_unfit_values(values), *_contradictions(values, needs_target)]
+def _from_folder(text: Any, folder: Path) -> Any:
+    """A policy of a comparison; the file of a model starts from the folder of the study."""
+    if not is_text(text) or not text.strip().startswith("model:"):
+        return text
+    return f"model:{folder / parse_target(text)[1]}"
+
+
+def _make_study(values: dict[str, Any], whose: str, needs_target: bool, several: bool) -> Study:
+    about = _several_mistakes(values) if several else _target_mistakes(values) if needs_target else []
+    mistakes = [*_unknown_settings(values), *_unfit_values(values), *about, *_contradictions(values)]
     if mistakes:
-        several = f"{len(mistakes)} mistakes" if len(mistakes) > 1 else "a mistake"
-        raise ValueError(f"{whose} {several}: {'; '.join(mistakes)}.")
+        how_many = f"{len(mistakes)} mistakes" if len(mistakes) > 1 else "a mistake"
+        raise ValueError(f"{whose} {how_many}: {'; '.join(mistakes)}.")
     lists: dict[str, Any] = {name: split_names(x) for name, x in values.items() if name in LISTS}
     if "action_grid" in values:
         lists["action_grid"] = parse_grid(values["action_grid"])
@@ -113,9 +126,8 @@ def _repeated_names(lists: Mapping[str, tuple[str, ...]]) -> list[str]:
     return found
 
 
-def _contradictions(values: Mapping[str, Any], needs_target: bool) -> list[str]:
-    lists = _lists_in(values)
-    found = _target_mistakes(values) if needs_target else []
+def _contradictions(values: Mapping[str, Any]) -> list[str]:
+    lists, found = _lists_in(values), []
     if "log" not in values:
         found.append("log is missing: name the table, e.g. log = 'log.parquet'")
     found += _repeated_names(lists)
@@ -149,8 +161,23 @@ def _different_numbers(given: Any, lists: Mapping[str, tuple[str, ...]]) -> list
     return found
 
 
+def _several_mistakes(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the policies of a comparison."""
+    given = values.get("targets", {})
+    found = [
+        f"{name} is a setting of evaluate, which has one policy: leave it out"
+        for name in ALONE
+        if name in values
+    ]
+    if isinstance(given, Mapping) and len(given) < 2:
+        found.append(f"a comparison needs two policies or more, as --target NAME=POLICY; got {len(given)}")
+    return found
+
+
 def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
     targets, found = [name for name in TARGETS if name in values], []
+    if "targets" in values and not targets:
+        return ["the targets of a comparison are several policies: use caliope compare, or give one"]
     if len(targets) != 1:
         problem = f"both {' and '.join(targets)} are given" if targets else "the target policy is missing"
         found.append(f"{problem}: give one of --target-columns, --recommended, --model, --policy or --learn")

@@ -21,6 +21,9 @@ from ._figures import (
     panels as panels,
     svg as svg,
 )
+from ._forest import (
+    forest as forest,
+)
 from ._results import (
     balance as balance,
     estimates as estimates,

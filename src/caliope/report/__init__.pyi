@@ -1,3 +1,7 @@
+from ._comparison import (
+    comparison_html as comparison_html,
+    write_comparison as write_comparison,
+)
 from ._numbers import (
     numbers_json as numbers_json,
 )

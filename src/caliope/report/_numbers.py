@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from caliope._audit._comparison import PolicyComparison
 from caliope._audit._result import Audit
 
 SCHEMA = 1  # of the JSON: it changes when a name in it changes its meaning
@@ -18,13 +19,16 @@ _PACKAGES = ("caliope", "numpy", "scipy", "scikit-learn", "polars", "faiss-cpu")
 
 
 def numbers_json(
-    audit: Audit, figures: Mapping[str, Any] | None = None, *, page: Mapping[str, Any] | None = None
+    audit: Audit | PolicyComparison,
+    figures: Mapping[str, Any] | None = None,
+    *,
+    page: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write the numbers of an audit as JSON.
+    """Write the numbers of an audit, or of a comparison of policies, as JSON.
 
     Parameters
     ----------
-    audit : Audit
+    audit : Audit or PolicyComparison
         The result.
     figures : mapping, optional
         Tables behind the figures, by name.

@@ -61,7 +61,7 @@ def report_html(audit: Audit) -> str:
     --------
     >>> page = report_html(audit)  # doctest: +SKIP
     """
-    return _render(page_of(audit))
+    return render(page_of(audit))
 
 
 def write_report(audit: Audit, path: str | Path) -> tuple[Path, Path]:
@@ -92,8 +92,8 @@ def write_report(audit: Audit, path: str | Path) -> tuple[Path, Path]:
     numbers = page.with_suffix(".json")
     content = page_of(audit)
     figures = {picture.name: picture.data.to_dict() for part in content.sections for picture in part.pictures}
-    _write(page, _render(content))
-    _write(numbers, numbers_json(audit, figures, page=content.to_dict()))
+    write_whole(page, render(content))
+    write_whole(numbers, numbers_json(audit, figures, page=content.to_dict()))
     return page, numbers
 
 
@@ -119,7 +119,7 @@ def draw_again(source: str | Path, path: str | Path | None = None) -> Path:
     page = Path(source).with_suffix(".html") if path is None else Path(path)
     if page.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"a report is an HTML file: its name must end in .html, got {page.name!r}.")
-    _write(page, _render(read_page(source)))
+    write_whole(page, render(read_page(source)))
     return page
 
 
@@ -162,7 +162,7 @@ def page_of(audit: Audit) -> Page:
     return Page(title, about, made, _sections(audit))
 
 
-def _render(page: Page) -> str:
+def render(page: Page) -> str:
     """The page as HTML. Everything but our own drawings is escaped."""
     template = _environment().get_template("page.html.j2")
     head = {"title": page.title, "about": page.about, "made": page.made}
@@ -181,8 +181,8 @@ def _environment() -> Any:
     return made
 
 
-def _write(path: Path, text: str) -> None:
-    # Whole or not at all: a reader never meets half a page.
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all: a reader never meets half a page."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)

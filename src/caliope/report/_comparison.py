@@ -1,0 +1,227 @@
+"""The page of several policies on one log: the best, a forest plot, the table, pairs, and the findings of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from caliope import plots
+from caliope._audit._comparison import PolicyComparison
+from caliope._results import Estimate, percent
+from caliope.checks._registry import Verdict
+from caliope.plots._figures import label_text
+from caliope.report._blocks import (
+    Banner,
+    Bullets,
+    Codes,
+    Fact,
+    Facts,
+    Reasons,
+    Section,
+    Text,
+    as_sentence,
+    grid,
+    name_rows,
+    picture,
+    row_panel,
+)
+from caliope.report._numbers import numbers_json, versions
+from caliope.report._page import render, write_whole
+from caliope.report._sensitivity import codes_section
+from caliope.report._stored import Page
+
+_TITLES: Mapping[Verdict, str] = {
+    "trust": "{best}: trust, on a condition that no log can show",
+    "caution": "{best}: caution, with the reservations below",
+    "do not trust": "None of these policies can be evaluated on this log",
+}
+
+
+def comparison_html(found: PolicyComparison) -> str:
+    """Render the page of a comparison.
+
+    Parameters
+    ----------
+    found : PolicyComparison
+        The result to show.
+
+    Returns
+    -------
+    str
+        One HTML text that needs no other file and no network.
+
+    Examples
+    --------
+    >>> page = comparison_html(found)  # doctest: +SKIP
+    """
+    return render(_page_of(found))
+
+
+def write_comparison(found: PolicyComparison, path: str | Path) -> tuple[Path, Path]:
+    """Write the page of a comparison, and all its numbers as JSON beside it.
+
+    Parameters
+    ----------
+    found : PolicyComparison
+        The result to show.
+    path : str or Path
+        Where to write the page; its name must end in .html.
+
+    Returns
+    -------
+    page, numbers : Path
+        Both files.
+
+    Examples
+    --------
+    >>> page, numbers = write_comparison(found, "comparison.html")  # doctest: +SKIP
+    """
+    page = Path(path)
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a report is an HTML file: its name must end in .html, got {page.name!r}.")
+    content, numbers = _page_of(found), page.with_suffix(".json")
+    figures = {drawn.name: drawn.data.to_dict() for part in content.sections for drawn in part.pictures}
+    write_whole(page, render(content))
+    write_whole(numbers, numbers_json(found, figures, page=content.to_dict()))
+    return page, numbers
+
+
+def _page_of(found: PolicyComparison) -> Page:
+    audit = next(iter(found.audits.values()))
+    data, names = audit.data, audit.settings.about
+    about = f"{len(data)} {data.units}, {data.n_steps} decisions, {data.n_actions} actions"
+    author = f"Audit by {names.author}" if names.author else ""
+    made = ", ".join(filter(None, [author, str(names.date)]))
+    sections = (
+        _verdict_section(found),
+        _table_section(found),
+        *([_pairs_section(found)] if len(found.pairs) else []),
+        _findings_section(found),
+        _settings_section(found),
+    )
+    codes = codes_section(finding for section in sections for finding in section.findings)
+    title = names.title or f"Comparison of {len(found.table)} policies"
+    return Page(title, about, made, (*sections, codes) if codes.blocks else sections)
+
+
+def _verdict_section(found: PolicyComparison) -> Section:
+    verdict, text = found.sentences()[0], " ".join(found.sentences()[1:])
+    best = "" if found.best is None else found.best.name
+    banner = Banner(
+        found.verdict,
+        _TITLES[found.verdict].format(best=best),
+        as_sentence(verdict.removeprefix("Verdict: ")),
+    )
+    blocks = (banner, *([_facts(found), Text(text)] if best else []), _forest(found))
+    return Section("verdict", "Verdict", "The verdict", blocks)
+
+
+def _facts(found: PolicyComparison) -> Facts:
+    """The best policy, its difference as estimated and corrected, and current practice."""
+    if found.best is None:
+        return Facts(())
+    row, level = found.table[found.best.name], percent(found.level)
+    ends = "{} to {}".format(*row.difference.interval.ends)
+    facts = [
+        Fact("Current practice", found.practice.value_text, f"mean of {found.practice.n}"),
+        Fact("Best: difference", row.difference.value_text, f"{level} interval {ends}, all together"),
+    ]
+    if found.best.among > 1:
+        corrected = replace(row.difference, value=found.best.corrected).value_text
+        facts.append(
+            Fact("Corrected", corrected, f"for having been picked as the best of {found.best.among}")
+        )
+    return Facts(tuple(facts))
+
+
+def _forest(found: PolicyComparison) -> Any:
+    rows = [row for row in found.differences if row.value == row.value]
+    figure, axis = row_panel(len(rows))
+    plots.forest(rows, axis, numbers=False)
+    name_rows(axis, [row.label for row in rows])
+    about = next(iter(found.audits.values())).settings.about
+    unit = f" ({about.outcome_unit})" if about.outcome_unit else ""
+    axis.set(xlabel=label_text(f"difference from current practice{unit}"), title="")
+    caption = (
+        f"Difference of each policy from current practice. All {percent(found.level)} intervals hold together. Grey: "
+        "this log cannot evaluate the policy."
+    )
+    data = grid("Differences from current practice", [_record(row) for row in rows])
+    return picture(
+        "policies", figure, label="Difference of each policy from practice", caption=caption, data=data
+    )
+
+
+def _record(row: Estimate) -> dict[str, Any]:
+    return {
+        "policy": row.label,
+        "difference": row.value,
+        "low": row.shown.low,
+        "high": row.shown.high,
+        "effective n": row.effective_n,
+    }
+
+
+def _table_section(found: PolicyComparison) -> Section:
+    cells = found.table.marked_cells()
+    rows = [
+        {**shown, "reasons": Codes(tuple(f for f in row.findings if f.level != "note"))}
+        for row, shown in zip(found.table, cells, strict=True)
+    ]
+    text = (
+        "Values and differences of all policies, estimated on the same log. The intervals of all differences hold "
+        "together. The last share of decisions is how far the log carries: up to there the policy can be followed "
+        "and evaluated, with current practice in the other decisions."
+    )
+    carried = [
+        as_sentence(f"{row.name}: {row.reach}")
+        for row in found.table
+        if row.refused and row.reach is not None
+    ]
+    blocks = (
+        Text(text),
+        replace(grid("Policies on one log", rows), note=" ".join(found.table.conditions)),
+        *([Bullets(tuple(carried))] if carried else []),
+    )
+    return Section("table", "Policies", "All policies", blocks)
+
+
+def _pairs_section(found: PolicyComparison) -> Section:
+    rows = list(found.pairs)
+    figure, axis = row_panel(len(rows))
+    plots.forest(rows, axis, numbers=False)
+    name_rows(axis, [row.label for row in rows])
+    axis.set(xlabel="difference between policies", title="")
+    data = grid("Differences between policies", [_record(row) for row in rows])
+    drawing = picture(
+        "pairs",
+        figure,
+        label="Differences between policies",
+        caption="The first policy minus the second. An interval that contains 0 tells neither apart.",
+        data=data,
+    )
+    shown = grid("Differences between policies", found.pairs.marked_cells())
+    text = "All policies were estimated on the same trajectories, so that what they share cancels in a difference."
+    blocks = (Text(text), drawing, replace(shown, note=" ".join(found.pairs.conditions)))
+    return Section("pairs", "Pairs", "Differences between policies", blocks)
+
+
+def _findings_section(found: PolicyComparison) -> Section:
+    blocks = [Reasons(f"About {whose}", told) for whose, told in found.reasons().items()]
+    if not blocks:
+        return Section("findings", "Findings", "Findings", (Text("Nothing speaks against any policy."),))
+    return Section("findings", "Findings", "Findings of each policy", tuple(blocks))
+
+
+def _settings_section(found: PolicyComparison) -> Section:
+    audit = next(iter(found.audits.values()))
+    settings = {name: x for name, x in audit.settings.to_dict().items() if name not in ("target", "policy")}
+    targets = [{"policy": name, "given as": each.settings.target} for name, each in found.audits.items()]
+    blocks = (
+        grid("Policies", targets),
+        grid("Settings", [{"setting": name, "value": str(x)} for name, x in settings.items()]),
+        grid("Versions", [{"package": name, "version": text} for name, text in versions().items()]),
+    )
+    return Section("settings", "Settings", "Settings and versions", blocks)
