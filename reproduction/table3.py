@@ -56,9 +56,9 @@ class Config:
     )  # fmt: skip
     sizes: tuple[tuple[int, int], ...] = ((500, 4), (2000, 2))  # trajectories, replicates
     folds: int = 2  # of the behaviour models and of the problem's own fitted values
-    every: bool = (
-        True  # or only the default, the previous one, the paper's pipeline, the true policy and the mean
-    )
+    # All pipelines, or only the default, the previous one, the paper's, the true policy and the mean.
+    every: bool = True
+    last: int | None = None  # only so many target policies per process, the last ones
 
     def longer(self, times: int) -> Config:
         """Multiply the replicates; those of the shorter run are among them."""
@@ -73,7 +73,7 @@ class Config:
         return f"{name}-n{n}-seed{seed}{'' if self.every else '-few'}"
 
 
-SMOKE = Config(("bandit-5", "clinic-hidden"), ((40, 2),))
+SMOKE = Config(("bandit-5", "clinic-hidden"), ((40, 2),), last=2)
 DEFAULT = Config()
 FULL = Config(PROBLEMS, ((500, 40), (2000, 20)), folds=5)
 
@@ -81,11 +81,12 @@ FULL = Config(PROBLEMS, ((500, 40), (2000, 20)), folds=5)
 def units(config: Config) -> list[Unit]:
     """One unit for each problem, size and replicate; the replicates of a shorter run come first."""
     most = max(replicates for _, replicates in config.sizes)
+    some = {} if config.last is None else {"last": config.last}
     return [
         Unit(
             config.key(name, n, seed),
             one_log,
-            {"name": name, "n": n, "seed": seed, "folds": config.folds, "every": config.every},
+            {"name": name, "n": n, "seed": seed, "folds": config.folds, "every": config.every, **some},
             keeps=True,
         )
         for seed in range(most)
@@ -96,7 +97,13 @@ def units(config: Config) -> list[Unit]:
 
 
 def one_log(
-    name: str, n: int, seed: int, folds: int, every: bool = True, kept: str | None = None
+    name: str,
+    n: int,
+    seed: int,
+    folds: int,
+    every: bool = True,
+    last: int | None = None,
+    kept: str | None = None,
 ) -> dict[str, Any]:
     """Log once, and answer every question by every pipeline; what was fitted is kept in a folder."""
     where = problem(name)
@@ -114,7 +121,7 @@ def one_log(
                 "relative": question.relative is not None,
                 "estimates": estimate_all(question, fits, behaviours, every=every),
             }
-            for question in where.questions
+            for question in where.questions[-(last or 0) :]
         },
     }
 
