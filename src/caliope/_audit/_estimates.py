@@ -16,7 +16,7 @@ from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
 from caliope._ragged import Float
 from caliope._results import Estimate, Table
 from caliope._traits import Estimator
-from caliope.checks import L108, W107, W108, Finding
+from caliope.checks import D102, Finding
 from caliope.checks._audit import (
     check_agreement,
     check_choices,
@@ -30,7 +30,6 @@ from caliope.uncertainty._dependence import stretch
 from caliope.uncertainty._intervals import difference, influence
 
 _FLOOR = 0.01  # share of the trajectories with the smallest return, from which it is the worst that there is
-_OWN = (L108, W107, W108)
 
 
 def estimate_all(basis: Basis, *, n_draws: int, level: float, rng: int) -> tuple[Estimate, ...]:
@@ -66,17 +65,16 @@ def _rename(row: Estimate, how: str) -> Estimate:
 def _with_plain_weights(row: Estimate, plain: Estimate, estimator: Estimator, basis: Basis) -> Estimate:
     """An estimate with marginalised weights, whose error is taken to be at least that of the plain weights.
 
-    The error of the regression of the weights is in no influence function. The plain weights, which need none, are
-    also what the checks look at: marginalised ones have a mean of 1 by construction.
+    The error of the regression of the weights is in no influence function, but plain weights need no regression. Their
+    mean is also the one to look at (D102): that of normalised weights is 1 by construction.
     """
     one, other = (_standard_error(estimator, e) for e in (basis.marginalised, basis.normalised))
     factor = max(other / one, 1.0) if one > 0 else 1.0
     told = check_markov(basis.normalised, basis.marginalised).with_facts(factor=factor)
-    # What was done to these weights, and by what this interval was widened, is told by the estimate itself.
-    own = [finding for finding in row.findings if finding.check in _OWN]
-    seen = [finding for finding in plain.findings if finding.check not in _OWN]
+    mean = [finding for finding in plain.findings if finding.check == D102]
+    own = [finding for finding in row.findings if finding.check != D102]
     wide = stretch(row.interval, row.value, factor)
-    return replace(row, interval=wide, findings=(*seen, *own, told))
+    return replace(row, interval=wide, findings=(*mean, *own, told))
 
 
 def _standard_error(estimator: Estimator, e: Evidence) -> float:

@@ -87,7 +87,7 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
     findings = (
         *prepared.findings,
         *support.findings(),
-        *check_late_steps(capped),
+        *check_late_steps(basis.marginalised),
         *check_strata(capped, inputs.strata),
         *check_estimates(table, comparable_values(others, prepared), len(prepared.looked_at) / len(data)),
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
