@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Fitted = tuple[Float, str]
 # The standard error with trees, as a share of that with a kernel, from which on the kernel is chosen.
 _CLEARLY = 0.95
+_KERNEL_FEATURES = 50  # with more, distances say little, and trees were always chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,7 @@ def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -
     found: list[Fitted] = [
         cache("values", lambda: fit_default_values(data, target_probs, asked.regressor, **options))
     ]
-    if asked.regressor is None:
+    if asked.regressor is None and data.states.shape[1] <= _KERNEL_FEATURES:
         found.append(cache("kernel values", lambda: fit_kernel_values(data, target_probs, **options)))
     return found
 
