@@ -40,12 +40,12 @@ class Config:
     """Sizes: processes, overlaps, numbers of trajectories, behaviour models, replicates."""
 
     domains: tuple[str, ...] = (
-        "bandit-5", "bandit-25", "random-5", "random-10", "random-20", "clinic", "map", SEPSIS, HIDDEN,
+        "bandit-5", "bandit-25", "random-5", "random-10", "random-20", "clinic", "map", SEPSIS,
     )  # fmt: skip
     overlaps: tuple[str, ...] = OVERLAPS
-    sizes: tuple[int, ...] = (500, 2000)
-    models: tuple[str, ...] = (TRUTH, "chosen", "logistic", "overfitted")
-    replicates: int = 4
+    sizes: tuple[int, ...] = (500,)
+    models: tuple[str, ...] = (TRUTH, "chosen", "logistic")
+    replicates: int = 6
     n_draws: int = 400
 
     def longer(self, times: int) -> Config:
@@ -55,7 +55,13 @@ class Config:
 
 SMOKE = Config(("bandit-5",), ("wide",), (60,), (TRUTH, "marginal"), replicates=2, n_draws=50)
 DEFAULT = Config()
-FULL = Config(replicates=40, n_draws=1000)
+FULL = Config(
+    (*DEFAULT.domains, HIDDEN),
+    sizes=(500, 2000),
+    models=(*DEFAULT.models, "overfitted"),
+    replicates=20,
+    n_draws=1000,
+)
 
 
 def _logs(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -28,9 +28,9 @@ def test_the_smoke_run_audits_every_scenario(results):
 
 
 def test_the_usual_size_has_the_scenarios_that_it_should():
-    logs = {(x["domain"], x["overlap"], x["n"]) for _, x in gate._logs(gate.DEFAULT)}
+    logs = {(x["domain"], x["overlap"], x["n"]) for _, x in gate._logs(gate.FULL)}
     counted = sum(
-        len(gate.make_problem(domain, overlap).questions) * len(gate.DEFAULT.models)
+        len(gate.make_problem(domain, overlap).questions) * len(gate.FULL.models)
         for domain, overlap, _ in logs
         if domain != gate.HIDDEN
     )

@@ -54,7 +54,7 @@ UNWEIGHTED = (30, 10)
 # Mean weight of whole trajectories; it should be 1.
 MEAN_WEIGHT = (0.8, 1.25)
 # Standard errors by which it may be off: with known probabilities, with fitted ones, whose own error is about as large.
-OFF = (2, 4)
+OFF = (2.5, 4)
 # Share of the weight held by one trajectory.
 MAX_SHARE = 0.02
 # Share of the trajectories in length groups without weight.
@@ -102,8 +102,7 @@ def _check_mean_weight(traits: Traits, e: Evidence) -> Finding | None:
         mean, error = float(rho.mean()), e.layout.se_of_mean(rho)
     removed = max(sum(removed_weight(note) for note in e.notes), 0.0)
     off = mean - min(max(mean, 1 - removed), 1.0)
-    # Two standard errors, although one log in twenty is so by chance: with known probabilities and little overlap the
-    # intervals of such logs were seen to miss more often than those of others.
+    # With known probabilities and little overlap, intervals were seen to miss more often from 2.5 standard errors on.
     clear = abs(off) > max(OFF[0 if e.behaviour_known else 1] * error, 0.05)
     if not e.behaviour_known and traits.normalised and e.layout.equal:
         # A fitted policy is noisy, and the mean of 1 / p above 1 / p. At equal lengths that is nearly a common factor,
