@@ -33,7 +33,7 @@ format: setup
 	$(BIN)/ruff format .
 
 docs: $(DOCS)   ## the site, with every page and example executed; a warning is an error. Open docs/_build/html/index.html
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -j 2 docs docs/_build/html
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html  # -j would hide errors of writing
 
 $(DOCS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[docs]'

@@ -54,7 +54,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"(shop|__init__)\.py",
+    "ignore_pattern": r"(^|/)shop\.py",
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "only_warn_on_example_error": False,
@@ -64,6 +64,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "parallel": 2,
+    "capture_repr": (),
     "backreferences_dir": None,
     "doc_module": ("caliope",),
 }

@@ -5,6 +5,7 @@ one empty folder per page. So are blocks of commands (``bash``). What a block pr
 its figures. A block that fails stops the build. Comments on the lines before a block change that:
 
 - ``<!-- not run: reason -->``: the block is only shown.
+- ``<!-- needs: torch -->``: the block is run where that can be imported, and only shown elsewhere.
 - ``<!-- first: 12 -->``: only the first 12 lines of the output are shown.
 - ``<!-- exit: 3 -->``: the exit code that the command must have.
 - ``<!-- figure: what it shows -->``: the caption of the figures.
@@ -13,6 +14,7 @@ its figures. A block that fails stops the build. Comments on the lines before a 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -20,7 +22,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +54,8 @@ class Page:
         """Return the block with its output."""
         notes, code = dict(NOTE.findall(match["notes"])), match["code"]
         shown = f"```{match['language']}\n{code}```\n"
-        if "not run" in notes:
+        needed = notes.get("needs")
+        if "not run" in notes or (needed and importlib.util.find_spec(needed) is None):
             return shown
         if match["language"] == "bash":
             return shown + _fence(self._run_commands(code, int(notes.get("exit", 0))), notes)
@@ -128,20 +133,35 @@ def _wrap(line: str) -> list[str]:
 
 def run_blocks(text: str, name: str, figures: Path) -> str:
     """Return a page with the output of its blocks, which are run here."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    os.environ.update(ENVIRONMENT)
     with tempfile.TemporaryDirectory() as folder:
         return BLOCK.sub(Page(name, figures, Path(folder)).run, text)
 
 
-def _on_source_read(app: Any, name: str, content: list[str]) -> None:
-    if name.startswith(EXECUTED):
-        import matplotlib as mpl
+def _run_pages(app: Any, env: Any, names: list[str]) -> None:
+    """Run the pages that are about to be read, two at a time, each in a process of its own."""
+    chosen = [name for name in names if name.startswith(EXECUTED)]
+    figures = Path(app.srcdir) / FIGURES
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        texts = [Path(env.doc2path(name)).read_text(encoding="utf-8") for name in chosen]
+        done = pool.map(run_blocks, texts, chosen, [figures] * len(chosen))
+        env.executed_pages = dict(zip(chosen, done, strict=True))
 
-        mpl.use("agg")
-        os.environ.update(ENVIRONMENT)
-        content[0] = run_blocks(content[0], name, Path(app.srcdir) / FIGURES)
+
+def _on_source_read(app: Any, name: str, content: list[str]) -> None:
+    content[0] = app.env.executed_pages.get(name, content[0])
+
+
+def _forget(app: Any, env: Any) -> None:
+    env.executed_pages = {}  # not to be kept with the environment
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Run the blocks of a page as it is read."""
+    """Run the pages before they are read, and read them with their output."""
+    app.connect("env-before-read-docs", _run_pages)
     app.connect("source-read", _on_source_read)
+    app.connect("env-updated", _forget)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -198,6 +198,11 @@ def command_lines(name: str, command: click.Command) -> list[str]:
     return lines
 
 
+def _help_of(command: click.Command) -> list[str]:
+    """The text of a command, its options as code."""
+    return re.sub(r"(?<!\w)(--[a-z][a-z-]*)", r"`\1`", inspect.cleandoc(command.help or "")).splitlines()
+
+
 class StudySettings(Described):
     """The keys of a study file, from the settings of an evaluation."""
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
 from docutils.utils.math import latex2mathml
 
 
+def convert(tex: str, *, block: bool) -> str:
+    """Return a formula as MathML; sizes of brackets, which the converter does not know, are left to the browser."""
+    return latex2mathml.tex2mathml(re.sub(r"\\[bB]igg?[lr]?(?![a-zA-Z])", "", tex), as_block=block)
+
+
 def _visit_inline(writer: Any, node: nodes.Node) -> None:
-    writer.body.append(latex2mathml.tex2mathml(node.astext(), as_block=False))
+    writer.body.append(convert(node.astext(), block=False))
     raise nodes.SkipNode
 
 
 def _visit_block(writer: Any, node: nodes.Node) -> None:
-    writer.body.append(f'<div class="formula">{latex2mathml.tex2mathml(node.astext(), as_block=True)}</div>')
+    writer.body.append(f'<div class="formula">{convert(node.astext(), block=True)}</div>')
     raise nodes.SkipNode
 
 

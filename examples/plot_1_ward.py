@@ -30,12 +30,12 @@ audit = cal.audit(
     n_draws=200,
     rng=0,
 )
-print(audit.headline)
-print(audit.practice)
-print(audit.gain)
+for row in (audit.headline, audit.practice, audit.gain):
+    print(f"{row.value:.3f} [{row.interval.low:.3f}, {row.interval.high:.3f}]  {row.verdict:12}  {row.label}")
+print(f"The truth: {ward.value(ward.EARLIER):.3f} and {ward.value(ward.PRACTICE):.3f}")
 
 # %%
-# Every estimator with its interval. The truth is drawn as a dashed line.
+# Every estimator with its interval. The truth is the dashed line.
 
 axis = cal.plots.estimates(audit.table)
 axis.axvline(ward.value(ward.EARLIER), linestyle="--", color="black", linewidth=1)
@@ -43,7 +43,6 @@ axis.axvline(ward.value(ward.EARLIER), linestyle="--", color="black", linewidth=
 # %%
 # What the new policy does otherwise: it gives the low dose more often.
 
-summary = audit.summary
 axis = cal.plots.action_shares(
     ward.DOSES, audit.behaviour_probs.mean(axis=0), audit.target_probs.mean(axis=0)
 )
