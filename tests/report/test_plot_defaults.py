@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,6 +40,7 @@ DRAW = {
     "confounding": lambda a: plots.confounding(a.summary.confounding, practice=0.5, breakdown=1.2),
     "grouped_bars": lambda a: plots.grouped_bars(LONG, {name: [0.1, 0.2, 0.3] for name in LONG}),
     "bar_list": lambda a: plots.bar_list({"new": [1, 2, 3], "old": [3, 2, 1]}, names=LONG),
+    "forest": lambda a: plots.forest([replace(a.gain, label=name) for name in LONG], whole=a.gain),
     "points": lambda a: plots.points([1, 2, 3], [0.1, 0.5, 0.3], spread=[0.1, 0.1, 0.1]),
     "cells": lambda a: plots.cells(LONG, LONG, np.linspace(-1, 1, 9).reshape(3, 3)),
     "action_map": lambda a: plots.action_map(np.full((3, 3), 0.1), rows=LONG, columns=["0", "1", "2"]),
