@@ -201,3 +201,14 @@ def test_the_command_is_the_function(folder, monkeypatch):
     content = json.loads(result.output)
     assert content["best"]["corrected"] == pytest.approx(found.best.corrected)
     assert content["pairs"][0]["interval"]["low"] == pytest.approx(found.pairs[0].interval.low)
+
+
+def test_strata_are_printed_and_in_the_json(folder):
+    frame = table(ward.simulate(500, rng=4))
+    frame.write_parquet(folder / "strata.parquet")
+    options = [*COLUMNS, *FAST, *STATED, "--target-columns", "p0..p2", "--by", "unit"]
+    result = CliRunner().invoke(main, ["evaluate", str(folder / "strata.parquet"), *options])
+    assert "By stratum of the first decision; all intervals hold together:" in result.output
+    result = CliRunner().invoke(main, ["evaluate", str(folder / "strata.parquet"), *options, "--json"])
+    rows = json.loads(result.output)["subgroups"]["rows"]
+    assert [row["stratum"] for row in rows] == ["north", "south"]

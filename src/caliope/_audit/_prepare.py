@@ -204,7 +204,7 @@ def audit(
         are used, checked, and compared with the fitted ones. A tilt of practice needs those of all actions. Rows that
         were rounded are rescaled to sum to 1, as the settings say.
     by : array-like of shape (N,), optional
-        A stratum for every step.
+        A stratum for every step, for calibration. Values and differences are by that of the first step.
     cluster : array-like of shape (n,), or str, optional
         The cluster of every trajectory, such as its site, or the name of a column of ``data``; by default that of
         ``data``. Folds, resamples and standard errors then keep clusters together.

@@ -14,6 +14,7 @@ from caliope._audit._placebo import Placebo
 from caliope._audit._reach import Reach
 from caliope._audit._requirements import Requirement, check_requirements
 from caliope._audit._settings import AuditSettings, Stage
+from caliope._audit._subgroups import Subgroups
 from caliope._audit._summary import AuditSummary
 from caliope._evidence import Evidence
 from caliope._ragged import Float
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 HEADLINE = "wdr_marginalised"  # the row that an audit answers with
 GAIN = "difference_wdr_marginalised"  # the same minus current practice
 PRACTICE = "monte_carlo"  # current practice
+SUBGROUPS = "By stratum of the first decision; all intervals hold together"
 LOGGED = "logged probabilities"  # as a behaviour policy, among settings and other choices
 
 
@@ -74,6 +76,8 @@ class Audit:
         What each stage took.
     requirements : tuple of Requirement
         Conditions of the user's own, from :meth:`require`.
+    subgroups : Subgroups or None
+        Values and differences by stratum; None without ``by``.
 
     Examples
     --------
@@ -103,6 +107,7 @@ class Audit:
     stages: tuple[Stage, ...] = ()
     support: Support = field(default_factory=Support)
     requirements: tuple[Requirement, ...] = ()
+    subgroups: Subgroups | None = None
 
     @property
     def headline(self) -> Estimate:
@@ -139,6 +144,7 @@ class Audit:
                 "",
                 self.table.grid(),
                 "",
+                *([] if self.subgroups is None else [f"{SUBGROUPS}:", str(self.subgroups), ""]),
                 f"Findings about the first row ({self.headline.label}):",
                 *(f"  {finding}" for finding in self.findings),
                 "",
@@ -301,6 +307,7 @@ class Audit:
             "breakdown_factor": finite(self.breakdown.factor),
             "benchmark": [row.to_dict() for row in self.benchmark],
             "reach": None if self.reach is None else self.reach.to_dict(),
+            "subgroups": None if self.subgroups is None else self.subgroups.to_dict(),
             "support": self.support.to_dict(),
             "requirements": [each.to_dict() for each in self.requirements],
             "about": self.settings.about.to_dict(),

@@ -23,6 +23,7 @@ from caliope._audit._learn import (
 from caliope._audit._reach import Reach, trace_reach
 from caliope._audit._result import GAIN, LOGGED, PRACTICE, Audit
 from caliope._audit._settings import AuditSettings, Stages
+from caliope._audit._subgroups import Subgroups, estimate_subgroups
 from caliope._audit._summary import summarise
 from caliope._conditions import independent
 from caliope._formulas import wdr
@@ -84,17 +85,19 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
     answers = Answers(asked.learnt_on, inputs.ended, inputs.recorded_before)
     with begin("how far the log carries"):
         reach = _trace(prepared, basis, support, table[GAIN], answers)
+    looked_at = len(prepared.looked_at) / len(data)
+    about = (*prepared.findings, *support.findings())
+    agreeing = check_estimates(table, comparable_values(others, prepared), looked_at)
+    asked_for = (*_check_question(asked), *by_folds, *answers.findings)
     findings = (
-        *prepared.findings,
-        *support.findings(),
+        *about,
         *check_late_steps(basis.marginalised),
         *check_strata(capped, inputs.strata),
-        *check_estimates(table, comparable_values(others, prepared), len(prepared.looked_at) / len(data)),
+        *agreeing,
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
-        *_check_question(asked),
-        *by_folds,
-        *answers.findings,
+        *asked_for,
     )
+    subgroups = _subgroups(prepared, basis, table[GAIN], (*about, *agreeing, *asked_for), answers)
     found = Audit(
         table=replace(table, rows=tuple(_attach(row, findings, answers, data) for row in rows)),
         comparison=prepared.comparison,
@@ -104,6 +107,7 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
         breakdown=confounding,
         benchmark=strength,
         reach=reach,
+        subgroups=subgroups,
         support=support,
         summary=summary,
         evidence=capped,
@@ -160,6 +164,26 @@ def _trace(
         check_unseen(row, worst=basis.asked.worst, given=True, at=row.value + practice) for row in found.table
     ]
     return replace(found, table=replace(found.table, rows=tuple(rows)))
+
+
+def _subgroups(
+    prepared: PreparedAudit, basis: Basis, gain: Estimate, findings: Sequence[Finding], answers: Answers
+) -> Subgroups | None:
+    """Values and differences by stratum; what holds of the whole log holds in each."""
+    dependent = [f for f in gain.findings if f.check == L108]
+    factor = max((float(f.facts["factor"]) for f in dependent), default=1.0)
+    told = tuple(name_facts(f, prepared.data) for f in (*findings, *dependent))
+    return estimate_subgroups(
+        basis,
+        prepared.data,
+        prepared.inputs.strata,
+        level=prepared.inputs.level,
+        findings=told,
+        conditions=(*gain.conditions, *answers.conditions, _independence(prepared.data)),
+        widen=factor * (1.0 if basis.learnt is None else math.sqrt(2)),
+        worst=basis.asked.worst,
+        rng=random_stream(prepared.inputs.seed, 10),
+    )
 
 
 def _widen_for_folds(

@@ -153,7 +153,7 @@ class Study:
         None, whole(1, MOST_ACTIONS), LOG, "Number of actions.", otherwise="largest code + 1"
     )
     by: str | None = _setting(
-        None, STRATA, LOG, "Strata of the calibration table, e.g. age:40,65.", printed=True
+        None, STRATA, LOG, "Strata of calibration, values and differences, e.g. age:40,65.", printed=True
     )
     target_columns: tuple[str, ...] = _setting(
         (), COLUMNS, TARGET, "Target policy: its probabilities, one column per action.", printed=True

@@ -22,6 +22,7 @@ from caliope.report._sensitivity import (
     words_section,
 )
 from caliope.report._stored import Page, read_page
+from caliope.report._subgroups import subgroup_section
 from caliope.report._verdict import reach_section, value_section, verdict_section
 from caliope.report._weights import actions_section, overlap_section, weights_section
 
@@ -29,6 +30,7 @@ _SECTIONS: tuple[Callable[[Audit], Section], ...] = (
     verdict_section,
     reach_section,
     value_section,
+    subgroup_section,
     limits_section,
     behaviour_section,
     reliability_section,
@@ -145,7 +147,7 @@ def draw_figures(audit: Audit) -> dict[str, Any]:
 
 def _sections(audit: Audit) -> tuple[Section, ...]:
     """Every section of the page, as plain values; the last one explains the codes of all others."""
-    sections = tuple(make(audit) for make in _SECTIONS)
+    sections = tuple(section for make in _SECTIONS if (section := make(audit)).blocks)
     codes = codes_section(finding for section in sections for finding in section.findings)
     return (*sections, codes) if codes.blocks else sections
 
