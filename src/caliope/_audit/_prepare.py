@@ -260,7 +260,7 @@ def audit(
     >>> models = {"frequencies": TabularFrequencies(), "logistic": LogisticRegression()}
     >>> result = audit(data, policy, models, regressor=TabularRegressor(), n_draws=20, rng=0)
     >>> round(result.headline.value, 2), result.verdict
-    (0.53, 'caution')
+    (0.54, 'caution')
     """
     check_data(data)
     data = as_about(about).name_log(data)
