@@ -5,19 +5,39 @@ import pytest
 from click.testing import CliRunner
 
 from caliope.cli import main
+from caliope.domains import icu_sepsis
 
 
 @pytest.mark.slow
-def test_the_demo_audits_a_policy_and_tells_the_truth(tmp_path):
+def test_the_demo_answers_for_one_policy_and_says_how_far_the_log_carries_for_the_other(tmp_path):
     page = tmp_path / "demo.html"
-    result = CliRunner().invoke(main, ["demo", "--patients", "80", "--quiet", "--out", str(page)])
-    distrusted = "Verdict: do not trust" in result.output
-    assert result.exit_code == (3 if distrusted else 0), result.output
-    assert "Verdict: " in result.output
-    # Exact values of a fifth optimal decisions and of the clinicians, at a discount of 0.99 and a cap of 20 steps.
-    assert "8.261; current practice 7.873" in result.output
-    assert page.read_text().startswith("<!DOCTYPE html>") or page.read_text().startswith("<!doctype html>")
-    assert page.with_suffix(".json").exists()
+    result = CliRunner().invoke(main, ["demo", "--quiet", "--out", str(page)])
+    assert result.exit_code == 0, result.output
+    answered, refused = result.output.split("high doses for everybody?", 1)
+    assert "Verdict: trust, if" in answered
+    # Exact values of treating earlier, of high doses for everybody, and of the ward as it is.
+    assert "the truth is known: 0.536; current practice 0.485." in answered
+    assert "the truth is known: 0.514; current practice 0.485." in refused
+    assert "Verdict: do not trust" in refused
+    assert "of the decisions, the difference from current practice is" in refused
+    for written in (page, tmp_path / "demo-second.html"):
+        assert written.read_text().lower().startswith("<!doctype html>")
+        assert written.with_suffix(".json").exists()
+
+
+@pytest.mark.slow
+def test_the_demo_of_sepsis_tells_the_truth(tmp_path):
+    page = tmp_path / "demo.html"
+    arguments = ["demo", "--domain", "icu-sepsis", "--patients", "80", "--quiet", "--out", str(page)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code in (0, 3), result.output
+    # Exact values of 5% optimal decisions and of the clinicians, at a discount of 0.99 and a cap of 20 steps.
+    assert f"{_true_value(0.05):.3f}; current practice 7.873" in result.output
+
+
+def _true_value(share):
+    mixed = (1 - share) * icu_sepsis.load().expert + share * icu_sepsis.optimal()
+    return icu_sepsis.value(mixed, gamma=0.99)
 
 
 @pytest.mark.parametrize("heavy", ["sklearn", "polars", "scipy.stats", "rich"])

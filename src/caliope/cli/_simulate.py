@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,65 +184,144 @@ def simulate(
     click.echo(log.command(path, gamma=gamma, propensities=propensities))
 
 
-# Share of the decisions that the new policy of the demo takes.
-_DEMO_SHARE = 0.2
+# -- the demo: two policies on one log --
+
+
+@dataclass(frozen=True, eq=False)
+class DemoPolicy:
+    """A new policy of the demo, in words and as the target of an audit, with its true value."""
+
+    name: str
+    target: Any
+    truth: float
+
+
+@dataclass(frozen=True, eq=False)
+class DemoLog:
+    """A simulated log, its policies, and what an audit of it is told."""
+
+    text: str
+    data: Trajectories
+    policies: tuple[DemoPolicy, ...]
+    now: float  # true value of current practice
+    outcome: str
+    settings: Mapping[str, Any]  # of the preparation
+
+
+def _demo_ward(patients: int, seed: int) -> DemoLog:
+    import caliope as cal
+    from caliope.domains import ward
+
+    def policy(name: str, table: Float) -> DemoPolicy:
+        return DemoPolicy(name, cal.TabularPolicy(table), ward.WARD.value(table))
+
+    data = ward.simulate(patients, rng=seed)
+    return DemoLog(
+        "patients of a ward, who get no, a low or a high dose every four hours",
+        data.replace(unit="patient", action_names=ward.DOSES),
+        (
+            policy("treat earlier, with low doses", ward.EARLIER),
+            policy("high doses for everybody", ward.AGGRESSIVE),
+        ),
+        ward.WARD.value(ward.PRACTICE),
+        "discharged",
+        {"ended": "all", "recorded_before": "all"},
+    )
+
+
+def _demo_sepsis(patients: int, seed: int) -> DemoLog:
+    import caliope as cal
+    from caliope.domains import icu_sepsis
+
+    data, best = icu_sepsis.simulate(patients, rng=seed), icu_sepsis.optimal()
+
+    def policy(name: str, share: float) -> DemoPolicy:
+        mixed = (1 - share) * icu_sepsis.load().expert + share * best
+        target = cal.mix(cal.practice, icu_sepsis.Bedside(best), share)
+        return DemoPolicy(name, target, icu_sepsis.value(mixed, gamma=0.99))
+
+    strata = cal.calibration.severity_strata(data["sofa"])
+    return DemoLog(
+        "sepsis patients, who get fluids and vasopressors every four hours",
+        data,
+        (
+            policy("a computed policy in 5% of the decisions", 0.05),
+            policy("the computed policy in all decisions", 1.0),
+        ),
+        icu_sepsis.value(None, gamma=0.99),
+        "discounted return",
+        {"gamma": 0.99, "by": strata, "fit_steps": 5000, "recorded_before": "all"},
+    )
+
+
+DEMOS: Mapping[str, tuple[Callable[[int, int], DemoLog], int]] = {
+    "ward": (_demo_ward, 1000),
+    "icu-sepsis": (_demo_sepsis, 2000),
+}
 
 
 @click.command()
-@click.option("--patients", default=2000, show_default=True, help="Number of patients in the log.")
+@click.option(
+    "--domain",
+    type=click.Choice([*DEMOS]),
+    default="ward",
+    show_default=True,
+    help="The log: a ward takes seconds, ICU-Sepsis minutes and the extra sepsis.",
+)
+@click.option("--patients", type=click.IntRange(1), help="Patients in the log.  [default: 1000, sepsis 2000]")
 @click.option("--seed", default=0, show_default=True, help="Random seed of the log and of the audit.")
-@click.option("--out", default="caliope-demo.html", show_default=True, help="Report to write.")
+@click.option(
+    "--out",
+    default="caliope-demo.html",
+    show_default=True,
+    help="Report of the first policy; that of the second is beside it.",
+)
 @FAIL_ON
 @QUIET
-def demo(patients: int, seed: int, out: str, fail_on: str, quiet: bool) -> None:
-    """Evaluate a new policy on simulated sepsis data.
+def demo(domain: str, *, patients: int | None, seed: int, out: str, fail_on: str, quiet: bool) -> None:
+    """Evaluate two new policies on a simulated log: one that it can answer for, and one that it cannot.
 
-    The truth is known and printed at the end. Needs the extras sepsis and report. The exit code is that of evaluate.
+    The truth is known and printed. Needs the extra report. The exit code is that of evaluate, for the first policy.
     """
     with one_line_errors():
-        write = open_report(out)
-        found = _run_demo(patients, seed, quiet=quiet, write=write)
-        click.echo(f"Report: {out}")
+        make, usual = DEMOS[domain]
+        path = Path(out)
+        outs = (path, path.with_stem(f"{path.stem}-second"))
+        writes = [open_report(str(x)) for x in outs]
+        found = _run_demo(make(patients or usual, seed), seed, quiet=quiet, writes=writes)
+        click.echo(f"Reports: {outs[0]}, {outs[1]}")
     exit_code = judge(found, fail_on=fail_on)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
 
 
-def _run_demo(patients: int, seed: int, *, quiet: bool, write: Any) -> Audit:
+def _run_demo(log: DemoLog, seed: int, *, quiet: bool, writes: Sequence[Any]) -> Audit:
     import caliope as cal
-    from caliope.domains import icu_sepsis
 
-    data, best = icu_sepsis.simulate(patients, rng=seed), icu_sepsis.optimal()
-    click.echo(f"The log: sepsis patients, fluids and vasopressors every four hours. {data!r}")
-    click.echo("The probabilities with which the clinicians chose are not in the log.")
-    click.echo(f"The question: what if a computed policy took {_DEMO_SHARE:.0%} of the decisions?\n")
-    mixed = (1 - _DEMO_SHARE) * icu_sepsis.load().expert + _DEMO_SHARE * best
-    truth, now = (icu_sepsis.value(policy, gamma=0.99) for policy in (mixed, None))
+    click.echo(f"The log: {log.text}. {log.data!r}")
+    click.echo("The probabilities with which the treatments were chosen are not in it.")
+    audits = []
     with show_progress(quiet=quiet) as display:
-        found = cal.audit(
-            data,
-            cal.mix(cal.practice, icu_sepsis.Bedside(best), _DEMO_SHARE),
-            gamma=0.99,
-            by=cal.calibration.severity_strata(data["sofa"]),
-            fit_steps=5000,
-            learnt_on="no",
-            recorded_before="all",
-            about=_demo_names(cal, truth, now),
-            rng=seed,
-            progress=display,
+        prepared = cal.prepare_audit(log.data, rng=seed, progress=display, **log.settings)
+        for policy in log.policies:
+            about = _demo_names(cal, log, policy)
+            audits.append(prepared.audit(policy.target, learnt_on="no", about=about, progress=display))
+    for audit, policy, write in zip(audits, log.policies, writes, strict=True):
+        click.echo(f"\nWhat if: {policy.name}?\n")
+        click.echo(str(audit))
+        click.echo(
+            f"\nThe log is simulated, so the truth is known: {policy.truth:.3f}; current practice {log.now:.3f}."
         )
-    click.echo(str(found))
-    click.echo(f"\nThe cohort is simulated, so the truth is known: {truth:.3f}; current practice {now:.3f}.")
-    write(found)
-    return found
+        write(audit)
+    return audits[0]
 
 
-def _demo_names(cal: Any, truth: float, now: float) -> Any:
+def _demo_names(cal: Any, log: DemoLog, policy: DemoPolicy) -> Any:
     """The names of the demo's report, which also says that the log is simulated."""
     return cal.About(
-        title="Demonstration: sepsis patients, simulated",
-        question=f"What if a computed policy took {_DEMO_SHARE:.0%} of the decisions? The log "
-        f"is simulated, so the truth is known: {truth:.3f}; current practice {now:.3f}.",
-        policy=f"computed, in {_DEMO_SHARE:.0%} of the decisions",
-        outcome="discounted return",
+        title="Demonstration: a simulated log",
+        question=f"What if: {policy.name}? The log is simulated, so the truth is known: {policy.truth:.3f}; "
+        f"current practice {log.now:.3f}.",
+        policy=policy.name,
+        outcome=log.outcome,
     )
