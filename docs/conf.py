@@ -42,6 +42,8 @@ _ADDED = (
 autodoc_default_options = {"exclude-members": f"{_ADDED.replace(' ', ', ')}, get_metadata_routing"}
 numpydoc_show_class_members = False
 numpydoc_attributes_as_param_list = True
+toc_object_entries_show_parents = "hide"
+smartquotes = False  # "same" is a string
 
 # -- Markdown, with the links of GitHub --
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]

@@ -6,6 +6,7 @@ Patients get no, a low or a high dose every four hours, for at most two days. A 
 ward is simulated, and the true values are known.
 """
 
+import matplotlib.pyplot as plt
 from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
@@ -37,12 +38,16 @@ print(f"The truth: {ward.value(ward.EARLIER):.3f} and {ward.value(ward.PRACTICE)
 # %%
 # Every estimator with its interval. The truth is the dashed line.
 
-axis = cal.plots.estimates(audit.table)
+figure, axis = plt.subplots(figsize=(8, 4))
+cal.plots.estimates(audit.table, axis)
 axis.axvline(ward.value(ward.EARLIER), linestyle="--", color="black", linewidth=1)
+figure.tight_layout()
 
 # %%
 # What the new policy does otherwise: it gives the low dose more often.
 
-axis = cal.plots.action_shares(
-    ward.DOSES, audit.behaviour_probs.mean(axis=0), audit.target_probs.mean(axis=0)
-)
+figure, axis = plt.subplots(figsize=(6, 2.5))
+practice, new = audit.behaviour_probs.mean(axis=0), audit.target_probs.mean(axis=0)
+cal.plots.action_shares(ward.DOSES, practice, new, axis)
+axis.legend()
+figure.tight_layout()

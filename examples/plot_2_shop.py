@@ -6,6 +6,7 @@ A shop shows each visitor one of three banners, and considers fewer discounts fo
 bandit: every trajectory has one decision. The probability of each banner was not logged.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 from scipy.special import expit, softmax
@@ -78,6 +79,8 @@ print(f"The truth: {truth:.4f}")
 # %%
 # Which banners are shown, now and with the change.
 
-axis = cal.plots.action_shares(
-    data.action_names, audit.behaviour_probs.mean(axis=0), audit.target_probs.mean(axis=0)
-)
+figure, axis = plt.subplots(figsize=(6, 2.5))
+now, new = audit.behaviour_probs.mean(axis=0), audit.target_probs.mean(axis=0)
+cal.plots.action_shares(data.action_names, now, new, axis)
+axis.legend()
+figure.tight_layout()

@@ -6,6 +6,8 @@ No log shows whether something that drove both decisions and outcomes is missing
 would have to be to turn the result round, and compare that with the columns that were recorded.
 """
 
+import matplotlib.pyplot as plt
+
 import caliope as cal
 from caliope.domains import ward
 
@@ -27,9 +29,11 @@ for column in audit.benchmark:
 # %%
 # The lowest and the highest value, if the weights may be off by a factor.
 
-axis = cal.plots.confounding(
-    audit.summary.confounding, practice=audit.practice.value, breakdown=audit.breakdown.factor
-)
+figure, axis = plt.subplots(figsize=(6, 3.2))
+curve, breakdown = audit.summary.confounding, audit.breakdown.factor
+cal.plots.confounding(curve, axis, practice=audit.practice.value, breakdown=breakdown)
+axis.legend()
+figure.tight_layout()
 
 # %%
 # How few patients would have to be left out for the difference to change its sign:

@@ -115,3 +115,15 @@ def test_names_of_the_package_lead_to_their_own_page():
     assert generated_pages.place_of("estimators.wdr") == "caliope.wdr"
     assert generated_pages.place_of("weights.kish") == "caliope.weights.kish"
     assert generated_pages.place_of("no_such_name") is None
+
+
+def test_a_figure_has_a_caption_and_a_caption_has_a_figure(tmp_path):
+    draw = "```python\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\n```\n"
+    assert "a rising line" in executed_pages.run_blocks(
+        f"<!-- figure: a rising line -->\n{draw}", "x", tmp_path
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["x-1.png"]
+    with pytest.raises(RuntimeError, match="needs a caption"):
+        executed_pages.run_blocks(draw, "x", tmp_path)
+    with pytest.raises(RuntimeError, match="no figure was drawn"):
+        executed_pages.run_blocks("<!-- figure: nothing -->\n```python\nx = 1\n```\n", "x", tmp_path)

@@ -91,23 +91,22 @@ class Page:
         return done.stdout
 
     def _save_figures(self, caption: str) -> str:
-        if "matplotlib" not in sys.modules:
-            return ""
         from matplotlib import pyplot
 
+        figures = [pyplot.figure(number) for number in pyplot.get_fignums()]
+        pyplot.close("all")
+        if bool(figures) != bool(caption):
+            problem = f"no figure was drawn for {caption!r}" if caption else "a figure needs a caption"
+            raise RuntimeError(f"{self.name}: {problem}; it is given by <!-- figure: ... -->")
         parts = []
-        for number in pyplot.get_fignums():
+        for figure in figures:
             self.drawn += 1
             path = self.figures / f"{self.name.replace('/', '-')}-{self.drawn}.png"
             path.parent.mkdir(exist_ok=True)
-            figure = pyplot.figure(number)
             figure.savefig(path, dpi=150, bbox_inches="tight")
             width = round(100 * figure.get_size_inches()[0])
-            if not caption:
-                raise RuntimeError(f"{self.name}: a figure needs a caption, <!-- figure: ... -->")
             options = f":alt: {caption}\n:width: {width}px\n"
             parts.append(f"\n```{{figure}} /{FIGURES}/{path.name}\n{options}\n{caption}\n```\n")
-        pyplot.close("all")
         return "".join(parts)
 
 

@@ -30,7 +30,7 @@ from caliope.cli._config import SETTINGS, Study
 API = "api"
 # The front door, in the order in which a reader needs it. A name that is in no group stands in the last one.
 GROUPS = {
-    "The audit": "audit prepare_audit Audit About",
+    "The audit": "audit prepare_audit compare Audit About",
     "Data": "read_table Trajectories",
     "Policies": "Policy TabularPolicy UniformPolicy GreedyPolicy mix tilt practice action_probabilities SupportError",
     "The behaviour policy": "fit_behaviour default_model NeighbourPolicy recalibrate compare_policies",
