@@ -22,6 +22,11 @@ def fingerprints(offsets: Int, *columns: NDArray[Any]) -> tuple[bytes, ...]:
     )
 
 
+def _text_of(name: Any) -> str:
+    """A name as text; 3.0 is 3, as in a table whose numbers were read as floats."""
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
+
+
 def order_by_hash(names: Sequence[Any], detail: Callable[[int], Any]) -> Int:
     """Numbers of the trajectories in the order of a hash of their names, (n,): the same in whatever order they come.
 
@@ -38,7 +43,7 @@ def order_by_hash(names: Sequence[Any], detail: Callable[[int], Any]) -> Int:
     """
     alike: dict[bytes, list[int]] = {}
     for i, name in enumerate(names):
-        alike.setdefault(name if isinstance(name, bytes) else str(name).encode(), []).append(i)
+        alike.setdefault(name if isinstance(name, bytes) else _text_of(name).encode(), []).append(i)
     keys = [b""] * len(names)
     for name, members in alike.items():
         hashes = [blake2b(name, digest_size=16, key=k.to_bytes(8)).digest() for k in range(len(members))]

@@ -11,7 +11,7 @@ from caliope._audit._about import grid_names
 from caliope._validation import singular
 from caliope.behaviour import TabularFrequencies
 from caliope.checks._registry import plural
-from caliope.cli._evaluate import _about
+from caliope.cli._evaluate import about_of
 from caliope.cli._study import read_study
 from caliope.domains import ward
 from caliope.report import report_html
@@ -140,7 +140,7 @@ def test_options_and_study_files_give_the_same_names(tmp_path):
     given = {"recommended": "advice", "title": "T", "policy_name": "P", "outcome": "O", "outcome_unit": "U"}
     given |= {"author": "A", "date": "D", "action_grid": "price:2, colour:2"}
     assert read_study("/log.csv", given, needs_target=True) == study
-    about = _about(study, "Which?")
+    about = about_of(study, "Which?")
     assert (about.title, about.policy, about.question, about.made) == ("T", "P", "Which?", "A, D")
     assert len(about.action_names) == 4
     with pytest.raises(ValueError, match="action_grid must be given as"):

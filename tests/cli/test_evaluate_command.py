@@ -221,7 +221,14 @@ def test_finished_stages_are_kept_and_taken_up_again(log, tmp_path):
     )
     assert plain["estimates"] == first["estimates"] == again["estimates"]
     kept = sorted(file.name.partition(".")[0] for file in (tmp_path / "work").iterdir())
-    assert kept == ["behaviour-frequencies", "challenger", "comparison", "other-models", "values"]
+    assert kept == [
+        "behaviour-frequencies",
+        "challenger",
+        "comparison",
+        "kernel-values",
+        "other-models",
+        "values",
+    ]
 
 
 def test_where_the_report_goes_is_tried_before_the_log_is_read(log, tmp_path):
@@ -746,7 +753,7 @@ def test_the_page_on_the_commands_names_options_that_exist():
     text = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
     options = {
         name
-        for command in ("evaluate", "calibrate")
+        for command in ("evaluate", "calibrate", "compare")
         for p in main.commands[command].params
         for name in p.opts
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from caliope._formulas import wdr
 from caliope._gather import gather, target_probabilities
 from caliope._policies import Relative
 from caliope._ragged import Float
-from caliope.checks import W108
+from caliope._traits import Estimator
+from caliope.checks import D102, W108, Finding
+from caliope.checks._estimates import examine
 from caliope.uncertainty._intervals import influence
 from caliope.values._crossfit import fit_default_values, fit_values_by_fold
 from caliope.values._kernel_values import fit_kernel_values
@@ -129,6 +131,21 @@ def choose_values(
     else:
         name, (q, how) = "trees", trees
     return q, f"{how} ({name} chosen by standard error: trees {se:.4g}, kernel {se_kernel:.4g})", *evidence
+
+
+def examine_marginalised(
+    estimator: Estimator, capped: Evidence, marginalised: Evidence
+) -> tuple[Finding, ...]:
+    """What is found about marginalised weights; the mean weight is that of plain ones: theirs is always 1."""
+    return mean_of_plain(examine(estimator, capped), examine(estimator, marginalised))
+
+
+def mean_of_plain(plain: Sequence[Finding], own: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings about an estimate, with the mean weight (D102) of the same estimate from plain weights."""
+    return (
+        *(finding for finding in plain if finding.check == D102),
+        *(finding for finding in own if finding.check != D102),
+    )
 
 
 def standard_error(capped: Evidence) -> float:

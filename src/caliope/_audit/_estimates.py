@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from caliope._audit._basis import Basis
+from caliope._audit._basis import Basis, mean_of_plain
 from caliope._audit._result import GAIN, HEADLINE, PRACTICE
 from caliope._conditions import nothing_worse
 from caliope._estimate import estimate
@@ -16,7 +16,7 @@ from caliope._formulas import dm, monte_carlo, step_wis, wdr, wis
 from caliope._ragged import Float
 from caliope._results import Estimate, Table
 from caliope._traits import Estimator
-from caliope.checks import D102, Finding
+from caliope.checks import Finding
 from caliope.checks._audit import (
     check_agreement,
     check_choices,
@@ -71,10 +71,8 @@ def _with_plain_weights(row: Estimate, plain: Estimate, estimator: Estimator, ba
     one, other = (_standard_error(estimator, e) for e in (basis.marginalised, basis.normalised))
     factor = max(other / one, 1.0) if one > 0 else 1.0
     told = check_markov(basis.normalised, basis.marginalised).with_facts(factor=factor)
-    mean = [finding for finding in plain.findings if finding.check == D102]
-    own = [finding for finding in row.findings if finding.check != D102]
     wide = stretch(row.interval, row.value, factor)
-    return replace(row, interval=wide, findings=(*mean, *own, told))
+    return replace(row, interval=wide, findings=(*mean_of_plain(plain.findings, row.findings), told))
 
 
 def _standard_error(estimator: Estimator, e: Evidence) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from caliope._audit._basis import examine_marginalised
 from caliope._evidence import Evidence
 from caliope._formulas import wdr
 from caliope._gather import gather
@@ -24,7 +25,6 @@ from caliope._trajectories import Trajectories
 from caliope.checks import S101, Finding
 from caliope.checks._audit import bias_factor, grade_capping
 from caliope.checks._counting import count_once
-from caliope.checks._estimates import examine
 from caliope.uncertainty._dependence import stretch_for_clusters
 from caliope.uncertainty._intervals import difference, influence
 from caliope.weights import clip_weights, effective_n, normalise_under_way
@@ -189,11 +189,12 @@ def trace_reach(
     arm = widen * uniform_arms(influences, level=level, rng=rng) / len(data)
     rows = []
     for i, (share, raw) in enumerate(zip(shares, found, strict=True)):
-        moved, e = values[i] - float(_GAIN(raw)), clip_weights(raw)
+        moved, e = values[i] - float(_GAIN(raw)), marginalised[i]
         half = arm[i] * (se[i] / own[i] * bias_factor(moved, float(se[i]), level) if own[i] > 0 else 1.0)
         band = Interval(values[i] - half, values[i] + half, level, "uniform band, multiplier bootstrap")
         unsupported = () if support is None else support.scale(share).findings()
-        seen = (*examine(_GAIN, e), *grade_capping(moved, float(se[i])), *unsupported, *findings)
+        found_here = examine_marginalised(_GAIN, clip_weights(raw), e)
+        seen = (*found_here, *grade_capping(moved, float(se[i])), *unsupported, *findings)
         rows.append(
             Estimate(
                 f"share_{share:g}",

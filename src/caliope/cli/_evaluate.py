@@ -44,7 +44,7 @@ FAIL_ON = click.option(
     show_default=True,
     help="Exit code 3 when the verdict is do not trust (issue), when it is caution or worse, or never.",
 )
-_AUDIT_STAGES, _CALIBRATE_STAGES = 13, 3  # beside one per behaviour model
+_AUDIT_STAGES, _CALIBRATE_STAGES = 14, 3  # beside one per behaviour model
 _WARNINGS = 5  # of libraries that are printed
 
 
