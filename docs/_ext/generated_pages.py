@@ -179,7 +179,7 @@ class Commands(Described):
 
 def command_lines(name: str, command: click.Command) -> list[str]:
     """Usage, text and options of a command and of those below it, in Markdown."""
-    context = click.Context(command, info_name=name)
+    context = click.Context(command, info_name=name, help_option_names=["-h", "--help"])
     usage = " ".join(command.collect_usage_pieces(context))
     lines = [
         "```text",
