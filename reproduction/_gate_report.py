@@ -171,14 +171,24 @@ _CONFOUNDED_NOTE = (
 )
 
 
+_MODELS_IN_WORDS = {
+    TRUTH: "the logged probabilities",
+    "chosen": "what an audit chooses by default ('chosen')",
+    "logistic": "logistic regression, which is misspecified here",
+    "overfitted": "an overfitted one",
+    "marginal": "the marginal frequencies",
+}
+
+
 def _note(config: Config) -> str:
+    models = "; ".join(_MODELS_IN_WORDS[name] for name in config.models)
     return (
         f"95% intervals, {config.replicates} replicates of every scenario, {config.n_draws} draws each. A scenario is "
         "a process, an overlap, a number of trajectories, a behaviour model and a target policy; 'fitted': without "
-        "logged probabilities. The behaviour models: what an audit chooses by default ('chosen'), logistic "
-        "regression, which is misspecified here, and an overfitted one. Standard "
-        "errors are clustered by log. Other estimators: WIS, stepwise and per-horizon forms, doubly robust without "
-        f"capped weights, and fitted values alone. Targets: {COVERED:.0%} of the intervals marked trust cover; of the "
+        f"logged probabilities. The behaviour models: {models}. Standard "
+        "errors are clustered by log. Other estimators: doubly robust and WIS with capped and with plain weights, "
+        "stepwise and per-horizon forms, and fitted values alone. "
+        f"Targets: {COVERED:.0%} of the intervals marked trust cover; of the "
         f"intervals in scenarios that cover under {BROKEN:.0%}, {REFUSED:.0%} are not marked trust."
     )
 

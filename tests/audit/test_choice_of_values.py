@@ -34,7 +34,7 @@ def choose(trees, kernel):
 def test_trees_are_chosen_below_95_percent_of_the_standard_error(share, kernel):
     q, how = choose(evidence_of(share), evidence_of(1.0))
     assert (q == 1).all() if kernel else (q == 0).all()
-    se = standard_error(evidence_of(1.0))
+    se = standard_error(cal.wdr, evidence_of(1.0))
     numbers = f"trees {share * se:.4g}, kernel {se:.4g})"
     assert how.startswith("a kernel, somehow (kernel chosen" if kernel else "trees, somehow (trees chosen")
     assert how.endswith(numbers)
@@ -42,10 +42,12 @@ def test_trees_are_chosen_below_95_percent_of_the_standard_error(share, kernel):
 
 def test_the_standard_error_is_that_of_the_mean_by_cluster():
     rewards = evidence_of(1.0).rewards
-    assert standard_error(evidence_of(1.0)) == pytest.approx(rewards.std() / np.sqrt(200))
+    assert standard_error(cal.wdr, evidence_of(1.0)) == pytest.approx(rewards.std() / np.sqrt(200))
     clusters = np.arange(200) // 4
     sums = [(rewards[clusters == c] - rewards.mean()).sum() for c in range(50)]
-    assert standard_error(evidence_of(1.0, clusters)) == pytest.approx(np.sqrt(np.square(sums).sum()) / 200)
+    assert standard_error(cal.wdr, evidence_of(1.0, clusters)) == pytest.approx(
+        np.sqrt(np.square(sums).sum()) / 200
+    )
 
 
 def test_equal_standard_errors_of_zero_choose_the_kernel():
@@ -72,7 +74,7 @@ def test_an_audit_says_which_values_were_chosen_and_is_the_same_again():
 def test_the_chosen_values_are_those_of_the_estimates(monkeypatch, factor, name):
     found = []
     errors = iter([factor, 1.0])
-    monkeypatch.setattr(_basis, "standard_error", lambda _: next(errors))
+    monkeypatch.setattr(_basis, "standard_error", lambda *_: next(errors))
     plain = _basis.choose_values
     monkeypatch.setattr(
         _basis, "choose_values", lambda *given: found.append((given, plain(*given))) or found[-1][1]

@@ -124,7 +124,7 @@ def choose_values(
     """
     evidence = with_values(trees[0])
     other = with_values(kernel[0])
-    se, se_kernel = standard_error(evidence[1]), standard_error(other[1])
+    se, se_kernel = standard_error(wdr, evidence[1]), standard_error(wdr, other[1])
     # A standard error that cannot be computed chooses nothing: trees extrapolate less.
     if not se < _CLEARLY * se_kernel and np.isfinite(se_kernel):
         name, (q, how), evidence = "kernel", kernel, other
@@ -148,10 +148,10 @@ def mean_of_plain(plain: Sequence[Finding], own: Sequence[Finding]) -> tuple[Fin
     )
 
 
-def standard_error(capped: Evidence) -> float:
-    """The standard error of WDR by its influence function, summed within clusters; NaN where it has none."""
-    u = capped.layout.pool(influence(wdr, capped))
-    return float(np.sqrt((u**2).sum()) / len(capped))
+def standard_error(estimator: Estimator, e: Evidence) -> float:
+    """The standard error of an estimate by its influence function, summed within clusters; NaN where it has none."""
+    u = e.layout.pool(influence(estimator, e))
+    return float(np.sqrt((u**2).sum()) / len(e))
 
 
 def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from caliope._audit._basis import Basis, mean_of_plain
+from caliope._audit._basis import Basis, mean_of_plain, standard_error
 from caliope._audit._result import GAIN, HEADLINE, PRACTICE
 from caliope._conditions import nothing_worse
 from caliope._estimate import estimate
@@ -27,7 +25,7 @@ from caliope.checks._audit import (
 from caliope.checks._markov import check_markov
 from caliope.estimators import phwdr, phwis
 from caliope.uncertainty._dependence import stretch
-from caliope.uncertainty._intervals import difference, influence
+from caliope.uncertainty._intervals import difference
 
 _FLOOR = 0.01  # share of the trajectories with the smallest return, from which it is the worst that there is
 
@@ -44,8 +42,9 @@ def estimate_all(basis: Basis, *, n_draws: int, level: float, rng: int) -> tuple
     gain = difference(wdr)
     capped = table(basis.capped, wdr, gain, wis)
     raw = table(basis.evidence, monte_carlo, wdr, wis, step_wis, phwis, phwdr, dm)
+    markov = check_markov(basis.normalised, basis.marginalised)  # of the value, and so of its difference
     headline = [
-        _with_plain_weights(row, plain, estimator, basis)
+        _with_plain_weights(row, plain, estimator, basis, markov)
         for estimator, row, plain in zip(
             (wdr, gain), table(basis.marginalised, wdr, gain), capped, strict=False
         )
@@ -62,21 +61,18 @@ def _rename(row: Estimate, how: str) -> Estimate:
     return replace(row, name=f"{row.name}_{how}", label=f"{row.label}, weights {how}")
 
 
-def _with_plain_weights(row: Estimate, plain: Estimate, estimator: Estimator, basis: Basis) -> Estimate:
+def _with_plain_weights(
+    row: Estimate, plain: Estimate, estimator: Estimator, basis: Basis, markov: Finding
+) -> Estimate:
     """An estimate with marginalised weights, whose error is taken to be at least that of the plain weights.
 
     The error of the regression of the weights is in no influence function, but plain weights need no regression. Their
     mean is also the one to look at (D102): that of normalised weights is 1 by construction.
     """
-    one, other = (_standard_error(estimator, e) for e in (basis.marginalised, basis.normalised))
+    one, other = (standard_error(estimator, e) for e in (basis.marginalised, basis.normalised))
     factor = max(other / one, 1.0) if one > 0 else 1.0
-    told = check_markov(basis.normalised, basis.marginalised).with_facts(factor=factor)
-    wide = stretch(row.interval, row.value, factor)
-    return replace(row, interval=wide, findings=(*mean_of_plain(plain.findings, row.findings), told))
-
-
-def _standard_error(estimator: Estimator, e: Evidence) -> float:
-    return float(np.sqrt((e.layout.pool(influence(estimator, e)) ** 2).sum()) / len(e))
+    found = (*mean_of_plain(plain.findings, row.findings), markov.with_facts(factor=factor))
+    return replace(row, interval=stretch(row.interval, row.value, factor), findings=found)
 
 
 def include_changes(rows: Sequence[Estimate]) -> tuple[Estimate, ...]:
