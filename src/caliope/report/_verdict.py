@@ -65,7 +65,7 @@ def verdict_section(audit: Audit) -> Section:
     reasons = [Reasons(_LEVELS[level], found) for level, found in by_level.items() if found]
     question = audit.settings.question
     blocks = (
-        Banner(audit.verdict, title, f"{_condition(audit)}{text}"),
+        Banner(audit.verdict, title, " ".join((*_condition(audit), text))),
         *((Text(f"The question: {question}"),) if question else ()),
         facts_of(audit),
         Text(_sentence(audit)),
@@ -79,11 +79,11 @@ def verdict_section(audit: Audit) -> Section:
     return Section("verdict", "Verdict", "The verdict", blocks)
 
 
-def _condition(audit: Audit) -> str:
-    """What must hold for the estimate to be right, as a sentence before others."""
+def _condition(audit: Audit) -> tuple[str, ...]:
+    """What must hold for the estimate to be right, as sentences before others."""
     if audit.verdict != "trust":
-        return ""
-    return " ".join(filter(None, [as_sentence(audit.headline.verdict_text), audit.strength_text(), ""]))
+        return ()
+    return tuple(filter(None, (as_sentence(audit.headline.verdict_text), audit.strength_text())))
 
 
 def facts_of(audit: Audit) -> Facts:
