@@ -1,0 +1,301 @@
+"""Change the package in one small way at a time, and see whether the tests notice.
+
+Run: make mutate, or python -m benchmarks.mutate [--mutants 650] [--again] [--only checks] [--seconds 12]
+
+A mutant is the package with one comparison, operand, constant, branch or the like changed, in memory: no file is
+touched. Which mutants are tried is decided by a hash of their text, so that the sample stays when other code
+changes. Tests are collected once. They run once to learn which lines each of them reaches; then every mutant meets,
+in a process forked for it, the tests that reach its lines, cheapest first. Results are kept in mutation-results/:
+a run that was stopped goes on where it was; --again tries those that survived with the tests of today.
+Mutants that no test can tell from the original stand in benchmarks/equivalent_mutants.toml, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import tomllib
+from collections import Counter, defaultdict
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+
+import pytest
+
+from benchmarks._mutants import ROOT, SOURCE, Mutant, mutants_of
+
+RESULTS = ROOT / "mutation-results"
+EQUIVALENT = ROOT / "benchmarks" / "equivalent_mutants.toml"
+SUBJECTS = ["_evidence", "_formulas", "estimators", "_under_way", "uncertainty", "weights", "values", "calibration", "behaviour", "checks", "_audit"]
+LEFT_OUT = {"__init__", "__main__", "_torch_network", "_progress", "_about"}
+TESTS = [f"tests/{name}" for name in ["core", "values", "calibration", "behaviour", "checks", "audit"]]
+ENOUGH = 50  # calls of a function without a new line, after which a test is no longer traced in it
+
+
+def modules(only: str) -> list[Path]:
+    """The files to change."""
+    found = [path for name in SUBJECTS for path in sorted((SOURCE / name).glob("*.py"))]
+    found += [path for name in SUBJECTS if (path := SOURCE / f"{name}.py").exists()]
+    return [path for path in found if path.stem not in LEFT_OUT and only in str(path.relative_to(SOURCE))]
+
+
+def sample_of(paths: list[Path], share: float) -> list[Mutant]:
+    """Of each module the mutants with the smallest hashes, the same share of each."""
+    every = [sorted(mutants_of(path), key=lambda mutant: mutant.order) for path in paths]
+    return [mutant for of_one in every for mutant in of_one[: round(share * len(of_one))]]
+
+
+class Tracer:
+    """Which lines of the package one test runs, relative to the first line of their function."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.files = {str(path): str(path.relative_to(SOURCE)) for path in paths}
+        self.lines: dict[CodeType, set[int]] = defaultdict(set)
+        self.stale: Counter[CodeType] = Counter()
+
+    def __call__(self, frame, event, _):
+        code = frame.f_code
+        if code.co_filename not in self.files or self.stale[code] > ENOUGH:
+            return None
+        self.stale[code] += 1
+        return self.line
+
+    def line(self, frame, event, _):
+        code, lines = frame.f_code, self.lines[frame.f_code]
+        if event == "line" and frame.f_lineno not in lines:
+            lines.add(frame.f_lineno)
+            self.stale[code] = 0
+        return self.line
+
+    def found(self) -> list[str]:
+        """The lines as file:function:offset."""
+        return [
+            f"{self.files[code.co_filename]}:{code.co_qualname}:{line - code.co_firstlineno}"
+            for code, lines in self.lines.items()
+            for line in lines
+        ]
+
+
+class Loop:
+    """A plugin that tries mutants in place of running the tests once."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given = given
+        self.paths = modules("")
+        self.reached_file, self.done_file = RESULTS / "reached.jsonl", RESULTS / "results.jsonl"
+
+    def pytest_runtestloop(self, session) -> bool:
+        for path in self.paths:
+            importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
+        self.items = {item.nodeid: item for item in session.items}
+        self.measure()
+        self.functions = [f for f in gc.get_objects() if isinstance(f, FunctionType)]
+        self.try_all()
+        return True
+
+    def measure(self) -> None:
+        """Run the tests that were never traced, in a forked process, so that this one stays clean."""
+        known = {row["test"] for row in rows_of(self.reached_file)}
+        new = [item for nodeid, item in self.items.items() if nodeid not in known]
+        if new and not (child := os.fork()):
+            with self.reached_file.open("a") as out:
+                for item, after in zip(new, [*new[1:], None], strict=True):
+                    tracer, started = Tracer(self.paths), time.process_time()
+                    sys.settrace(tracer)
+                    failed = fails(item, after)
+                    sys.settrace(None)
+                    row = {"test": item.nodeid, "seconds": time.process_time() - started, "failed": failed}
+                    out.write(json.dumps(row | {"lines": tracer.found()}) + "\n")
+                    out.flush()
+            os._exit(0)
+        if new:
+            print(f"tracing {len(new)} tests", flush=True)
+            os.waitpid(child, 0)
+        self.reach: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        for row in rows_of(self.reached_file):
+            if not row["failed"] and row["test"] in self.items:
+                for line in row["lines"]:
+                    self.reach[line].append((row["seconds"], row["test"]))
+
+    def tests_of(self, mutant: Mutant) -> list[pytest.Item]:
+        """The tests that reach the lines of a mutant, cheapest first, for as many seconds as are given."""
+        if mutant.lines:
+            found = {test for line in mutant.lines for test in self.reach.get(line, [])}
+        else:  # at the top of a module, or a default: whatever runs a function that names it
+            found = {
+                test for line in self.reach if line.startswith(mutant.users) for test in self.reach[line]
+            }
+        chosen, total = [], 0.0
+        for seconds, test in sorted(found):
+            total += seconds
+            if total > self.given.seconds and chosen:
+                break
+            chosen.append(test)
+        place = {test: number for number, test in enumerate(self.items)}
+        by_file = sorted(chosen, key=lambda test: place[test])  # module fixtures are made once
+        return [self.items[test] for test in by_file]
+
+    def try_all(self) -> None:
+        """Try every mutant of the sample that has no result yet."""
+        possible = sum(len(list(mutants_of(path))) for path in self.paths)
+        sample = sample_of(modules(self.given.only), self.given.mutants / possible)
+        done = {row["mutant"]: row for row in rows_of(self.done_file)}
+        equal = equivalents()
+        left = [
+            m
+            for m in sample
+            if m.name not in done
+            or (
+                self.given.again
+                and m.name not in equal
+                and done[m.name]["result"] in ("survived", "not reached")
+            )
+        ]
+        print(f"{possible} possible mutants, {len(sample)} sampled, {len(left)} to try", flush=True)
+        for number, mutant in enumerate(left):
+            started = time.perf_counter()
+            row = {"mutant": mutant.name, "module": mutant.module, "kind": mutant.kind} | self.tried(mutant)
+            with self.done_file.open("a") as out:
+                out.write(json.dumps(row | {"line": mutant.line}) + "\n")
+            took = time.perf_counter() - started
+            print(f"{number + 1}/{len(left)} {row['result']} {took:.1f} s  {mutant.name}", flush=True)
+        print(report(sample, {row["mutant"]: row for row in rows_of(self.done_file)}, equal))
+
+    def tried(self, mutant: Mutant) -> dict[str, str]:
+        """What came of one mutant, in a process of its own."""
+        tests = self.tests_of(mutant)
+        if not tests:
+            return {"result": "not reached", "by": ""}
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            signal.alarm(int(60 + 5 * self.given.seconds))
+            os.write(writer, first_failure(mutant, tests, self.functions).encode()[:4000])
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            said = pipe.read()
+        _, status = os.waitpid(child, 0)
+        if status or not said:
+            return {"result": "killed", "by": f"ended with {status}"}
+        return {"result": "survived", "by": ""} if said == "-" else {"result": "killed", "by": said}
+
+
+def fails(item: pytest.Item, after: pytest.Item | None) -> bool:
+    """Whether a test fails."""
+    from _pytest.runner import runtestprotocol
+
+    return any(report.failed for report in runtestprotocol(item, log=False, nextitem=after))
+
+
+def first_failure(mutant: Mutant, tests: list[pytest.Item], functions: list[FunctionType]) -> str:
+    """Change the package of this process; the name of the first test that fails, or a dash."""
+    try:
+        change(mutant, functions)
+    except Exception as error:  # the package could not be imported so
+        return f"import: {error}"
+    for test, after in zip(tests, [*tests[1:], None], strict=True):
+        if fails(test, after):
+            return test.nodeid
+    return "-"
+
+
+def codes_in(code: CodeType) -> dict[tuple[str, int], CodeType]:
+    """Every code object inside another, by name and first line."""
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return {(code.co_qualname, code.co_firstlineno): code} | {
+        k: v for each in inner for k, v in codes_in(each).items()
+    }
+
+
+def change(mutant: Mutant, functions: list[FunctionType]) -> None:
+    """Give the functions that are in use the code of the mutant; at the top of a module, its values too."""
+    code, path = mutant.code(), str(mutant.path)
+    new = codes_in(code)
+    inside = [f for f in functions if f.__code__.co_filename == path]
+    for function in inside:
+        key = (function.__code__.co_qualname, function.__code__.co_firstlineno)
+        if key in new:
+            function.__code__ = new[key]
+    if mutant.lines:
+        return
+    name = ".".join(mutant.path.relative_to(SOURCE.parent).with_suffix("").parts)
+    before, fresh = sys.modules[name], ModuleType(name)
+    fresh.__dict__.update({"__file__": path, "__package__": before.__package__})
+    sys.modules[name] = fresh  # dataclasses look their module up
+    exec(code, fresh.__dict__)
+    sys.modules[name] = before
+    made = {
+        f.__code__: f
+        for f in gc.get_objects()
+        if isinstance(f, FunctionType) and f.__globals__ is fresh.__dict__
+    }
+    for function in inside:
+        if (other := made.get(function.__code__)) is not None:
+            function.__defaults__, function.__kwdefaults__ = other.__defaults__, other.__kwdefaults__
+    for key, value in fresh.__dict__.items():
+        old = before.__dict__.get(key)
+        if isinstance(value, int | float | tuple | dict | frozenset | set | str) and not key.startswith("__"):
+            for module in list(sys.modules.values()):
+                if getattr(module, "__dict__", {}).get(key) is old:
+                    setattr(module, key, value)
+
+
+def rows_of(path: Path) -> list[dict]:
+    """The rows of a file of results; none where there is no file. The last line may have been cut off."""
+    rows = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(row) for row in rows if row.endswith("\n")]
+
+
+def equivalents() -> dict[str, str]:
+    """Mutants that behave as the original does, with the reason."""
+    return {
+        row["mutant"]: row["reason"] for row in tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
+    }
+
+
+def report(sample: list[Mutant], done: dict[str, dict], equal: dict[str, str]) -> str:
+    """Score per module, and those that survived."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    alive = []
+    for mutant in sample:
+        result = done[mutant.name]["result"]
+        result = "killed" if result == "killed" else "equivalent" if mutant.name in equal else "survived"
+        for name in (mutant.module, "all"):
+            counts[name].update([result, "tried"])
+        alive += [f"{mutant.module}:{mutant.line}  {mutant.name}"] * (result == "survived")
+    rows = [f"{'module':<36}{'tried':>8}{'killed':>8}{'equal':>8}{'alive':>8}{'score':>8}"]
+    for name, found in sorted(counts.items(), key=lambda pair: (pair[0] == "all", pair[0])):
+        score = found["killed"] / max(1, found["tried"] - found["equivalent"])
+        numbers = "".join(f"{found[key]:>8}" for key in ("tried", "killed", "equivalent", "survived"))
+        rows.append(f"{name:<36}{numbers}{score:>8.0%}")
+    return "\n".join([*rows, "", "survived:", *alive])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mutants", type=int, default=650, help="How many to sample in all.")
+    parser.add_argument(
+        "--seconds", type=float, default=12, help="Tests per mutant, in seconds without a mutant."
+    )
+    parser.add_argument("--only", default="", help="A part of the path, e.g. checks/.")
+    parser.add_argument("--fast", action="store_true", help="Without the tests that are marked slow.")
+    parser.add_argument("--again", action="store_true", help="Try the survivors once more.")
+    given = parser.parse_args()
+    RESULTS.mkdir(exist_ok=True)
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    doctests = [str(path) for path in modules("")]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--basetemp", str(RESULTS / "tmp")]
+    options += ["-m", "not slow"] if given.fast else []
+    sys.exit(pytest.main([*options, *TESTS, *doctests], plugins=[Loop(given)]))
+
+
+if __name__ == "__main__":
+    main()
