@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DOCS   := $(VENV)/.installed-docs
 
-.PHONY: setup demo test test-fast check format docs bench bench-peers reproduce clean
+.PHONY: setup demo test test-fast check format docs bench bench-peers mutate reproduce clean
 
 setup: $(STAMP)
 
@@ -53,5 +53,8 @@ bench: setup   ## timings as ratios, measured in one run
 bench-peers:   ## the same data through SCOPE-RL, in an environment of its own
 	$(PYTHON) -m benchmarks.peers
 
+mutate: setup   ## small changes of the package that the tests must notice; resumes after a kill, results in mutation-results/
+	$(BIN)/python -m benchmarks.mutate
+
 clean:
-	rm -rf $(VENV) docs/_build docs/_figures docs/api docs/gallery .venv-peers bench-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/_figures docs/api docs/gallery .venv-peers bench-data .pytest_cache .mypy_cache .ruff_cache .hypothesis mutation-results

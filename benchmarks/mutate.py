@@ -31,7 +31,8 @@ from benchmarks._mutants import ROOT, SOURCE, Mutant, mutants_of
 
 RESULTS = ROOT / "mutation-results"
 EQUIVALENT = ROOT / "benchmarks" / "equivalent_mutants.toml"
-SUBJECTS = ["_evidence", "_formulas", "estimators", "_under_way", "uncertainty", "weights", "values", "calibration", "behaviour", "checks", "_audit"]
+SUBJECTS = ["_evidence", "_formulas", "estimators", "_under_way", "uncertainty", "weights", "values"]
+SUBJECTS += ["calibration", "behaviour", "checks", "_audit"]
 LEFT_OUT = {"__init__", "__main__", "_torch_network", "_progress", "_about"}
 TESTS = [f"tests/{name}" for name in ["core", "values", "calibration", "behaviour", "checks", "audit"]]
 ENOUGH = 50  # calls of a function without a new line, after which a test is no longer traced in it
@@ -58,7 +59,7 @@ class Tracer:
         self.lines: dict[CodeType, set[int]] = defaultdict(set)
         self.stale: Counter[CodeType] = Counter()
 
-    def __call__(self, frame, event, _):
+    def __call__(self, frame, event, _):  # noqa: D102
         code = frame.f_code
         if code.co_filename not in self.files or self.stale[code] > ENOUGH:
             return None
@@ -66,6 +67,7 @@ class Tracer:
         return self.line
 
     def line(self, frame, event, _):
+        """Note a line; the same function again for the lines after it."""
         code, lines = frame.f_code, self.lines[frame.f_code]
         if event == "line" and frame.f_lineno not in lines:
             lines.add(frame.f_lineno)
@@ -90,6 +92,7 @@ class Loop:
         self.reached_file, self.done_file = RESULTS / "reached.jsonl", RESULTS / "results.jsonl"
 
     def pytest_runtestloop(self, session) -> bool:
+        """Trace the tests that are new, then try the mutants."""
         for path in self.paths:
             importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
         self.items = {item.nodeid: item for item in session.items}

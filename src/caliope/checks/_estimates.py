@@ -129,7 +129,7 @@ def _check_outcomes(traits: Traits, e: Evidence) -> Finding | None:
     share = np.bincount(which, weights=weights)
     common = int(share.argmax())
     others = weights[which != common]
-    n = kish(others) if others.any() else 0.0
+    n = round(kish(others), 6) if others.any() else 0.0
     if n >= FEW_OUTCOMES:
         return None
     return D111.finding("caution", effective_n=n, common=float(values[common]))

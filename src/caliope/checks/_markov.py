@@ -38,7 +38,7 @@ def check_markov(plain: Evidence, marginalised: Evidence) -> Finding:
     -------
     Finding
         W106 with the facts d, se, z, and the share of the plain weights that caps removed: a caution where
-        :math:`|z| > 2`, an issue where :math:`|z| > 4`, else a note.
+        :math:`|z| > 3`, an issue where :math:`|z| > 4`, else a note.
 
     References
     ----------
