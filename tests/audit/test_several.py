@@ -252,12 +252,12 @@ def test_what_widens_one_policy_widens_its_pairs(candidates):
     assert width({**candidates, "fewer": clustered})[0] == pytest.approx(factor * plain)
 
 
-def test_a_large_shift_by_the_weights_is_an_issue_of_the_pair(candidates):
+def test_a_large_shift_by_the_weights_is_a_caution_of_the_pair(candidates):
     (pair,) = combine(candidates, rng=np.random.default_rng(0)).pairs
     moved = replace(candidates["fewer"], moved=candidates["earlier"].moved + 1.0)
     (other,) = combine({**candidates, "fewer": moved}, rng=np.random.default_rng(0)).pairs
     assert pair.verdict == "trust"
-    assert other.verdict == "do not trust"
+    assert other.verdict == "caution"
     assert A109.code in {f.code for f in other.findings}
 
 

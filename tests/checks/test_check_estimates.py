@@ -6,6 +6,7 @@ import pytest
 import caliope as cal
 from caliope._traits import traits_of
 from caliope.checks import _estimates as diagnostics
+from caliope.checks._tails import check_influence
 from caliope.domains import ward
 from caliope.weights._effective import weigh_trajectories
 from conftest import LENGTHY_B, LENGTHY_E, LENGTHY_GAMMA, random_evidence
@@ -305,3 +306,22 @@ def test_rare_events_with_bounded_weights_have_no_heavy_tail_and_rare_large_cost
         assert "D103" not in codes(cal.wis, weighted(weights, (rng.random(3000) < share) * 1.0))
     costs = (rng.random(3000) < 0.2) * rng.pareto(0.8, 3000)
     assert codes(cal.wis, weighted(weights, costs))["D103"] == "issue"
+
+
+@pytest.mark.parametrize(
+    ("largest", "level"), [(0.19, "note"), (0.21, "caution"), (0.49, "caution"), (0.51, "issue")]
+)
+def test_the_influence_of_one_trajectory_has_its_level_by_its_share(largest, level):
+    """With u_0^2 = s and the other n - 1 sharing 1 - s, the largest share is s."""
+    n = 100
+    e = cal.Evidence(np.ones(n), np.zeros(n), offsets=np.arange(n + 1))
+    u = np.full(n, np.sqrt((1 - largest) / (n - 1)))
+    u[7] = -np.sqrt(largest)
+    (found,) = check_influence(u, e)
+    assert (found.level, found.facts["trajectory"]) == (level, 7)
+    assert found.numbers["share"] == pytest.approx(largest)
+
+
+def test_no_influence_is_no_finding():
+    e = cal.Evidence(np.ones(3), np.zeros(3), offsets=np.arange(4))
+    assert check_influence(np.zeros(3), e) == ()

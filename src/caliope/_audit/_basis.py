@@ -20,6 +20,7 @@ from caliope._ragged import Float
 from caliope._traits import Estimator
 from caliope.checks import D102, W108, Finding
 from caliope.checks._estimates import examine
+from caliope.checks._tails import check_influence
 from caliope.uncertainty._intervals import influence
 from caliope.values._crossfit import fit_default_values, fit_values_by_fold
 from caliope.values._kernel_values import fit_kernel_values
@@ -137,7 +138,8 @@ def examine_marginalised(
     estimator: Estimator, capped: Evidence, marginalised: Evidence
 ) -> tuple[Finding, ...]:
     """What is found about marginalised weights; the mean weight is that of plain ones: theirs is always 1."""
-    return mean_of_plain(examine(estimator, capped), examine(estimator, marginalised))
+    found = mean_of_plain(examine(estimator, capped), examine(estimator, marginalised))
+    return (*found, *check_influence(influence(estimator, marginalised), marginalised))
 
 
 def mean_of_plain(plain: Sequence[Finding], own: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -23,9 +23,10 @@ from caliope.checks._audit import (
     include_capping,
 )
 from caliope.checks._markov import check_markov
+from caliope.checks._tails import check_influence
 from caliope.estimators import phwdr, phwis
 from caliope.uncertainty._dependence import stretch
-from caliope.uncertainty._intervals import difference
+from caliope.uncertainty._intervals import difference, influence
 
 _FLOOR = 0.01  # share of the trajectories with the smallest return, from which it is the worst that there is
 
@@ -71,7 +72,11 @@ def _with_plain_weights(
     """
     one, other = (standard_error(estimator, e) for e in (basis.marginalised, basis.normalised))
     factor = max(other / one, 1.0) if one > 0 else 1.0
-    found = (*mean_of_plain(plain.findings, row.findings), markov.with_facts(factor=factor))
+    found = (
+        *mean_of_plain(plain.findings, row.findings),
+        *check_influence(influence(estimator, basis.marginalised), basis.marginalised),
+        markov.with_facts(factor=factor),
+    )
     return replace(row, interval=stretch(row.interval, row.value, factor), findings=found)
 
 

@@ -206,8 +206,8 @@ def grade_capping(moved: float, se: float) -> tuple[Finding, ...]:
     """A109 from the shift of an estimate by capping, which its interval includes, and its standard error."""
     if not abs(moved) > MOVED[0] * se or abs(moved) < _ROUNDING:
         return ()
-    clear, grave = (abs(moved) > limit * se for limit in MOVED[1:])
-    level: Level = "issue" if grave else "caution" if clear else "note"
+    # An interval of width 0 cannot include a shift.
+    level: Level = "issue" if not se > 0 else "caution" if abs(moved) > MOVED[1] * se else "note"
     errors = abs(moved) / se if se > 0 else np.inf
     return (A109.finding(level, "included", moved=moved, se=se, errors=errors),)
 

@@ -1,9 +1,15 @@
-"""Findings that read one thing, weights that are off, and so count once: D102, A109 and weight that was removed.
+"""Findings that read one thing count once, and what an interval includes does not count again.
+
+D102, A109 and weight that was removed read one thing: weights that are off.
 
 The mean weight, the share that a cap removed, and the shift of the estimate by the cap go together. One mild reading of
 the three is a note: such intervals cover. Two of them, or one clear reading, are a caution. One finding alone carries
 it, with what the others saw in its text. A shift that the interval includes is no reading, and explains what the cap
 removed.
+
+An estimate that is judged by the influence of its trajectories (D118) has an interval that includes the error of its
+weights. Few effective trajectories, heavy tails and large weights then matter as far as one trajectory dominates the
+standard error, and small errors of the behaviour model as far as the corrections by fitted values leave them.
 """
 
 from __future__ import annotations
@@ -11,14 +17,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from caliope.checks import A102, A109, D102, Finding, Level
+from caliope.checks import A102, A109, B104, D101, D102, D103, D104, D118, P103, W108, Finding, Level
 
 # Share of the weight removed by a transform: a mild reading, a clear one.
 REMOVED = (0.02, 0.1)
-# Standard errors by which capping moves the estimate: included in the interval, a caution, an issue (half then miss).
-MOVED = (0.15, 2.0, 3.0)
+# Standard errors by which capping moves the estimate: included in the interval, a caution.
+MOVED = (0.15, 3.0)
 # The same where other choices disagree too (A102).
 _MOVED_AMONG_CHOICES = 2.0
+# Effective trajectories below which an estimate is not judged by influences: they are then too few themselves.
+_FEW = 50
 
 
 def count_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -43,6 +51,11 @@ def count_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     >>> [finding.level for finding in count_once([moved, off])]
     ['caution', 'note']
     """
+    if any(finding.check == D118 for finding in findings):
+        findings = [finding.at("note") if _is_settled(finding) else finding for finding in findings]
+    refuted = [finding for finding in findings if finding.check == A109 and _is_refuted(finding, findings)]
+    if refuted:
+        findings = [_tell(f, (), "issue", "choices") if f is refuted[0] else f for f in findings]
     included = any(_is_included(finding) for finding in findings)
     readings = [finding for finding in findings if _is_reading(finding, included=included)]
     if included:
@@ -54,9 +67,7 @@ def count_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     grave = any(finding.level == "issue" for finding in readings)
     level: Level = "caution" if len(readings) > 1 or readings[0].level == "caution" else "note"
     graded = _tell(carrier, readings, "issue" if carrier.level == "issue" else level)
-    if carrier.check == A109 and _is_refuted(carrier, findings):
-        graded = _tell(carrier, readings, "issue", "choices")
-    elif grave and carrier.level != "issue":
+    if grave and carrier.level != "issue":
         graded = carrier.at("note")  # an issue among the others carries it
     return tuple(
         graded if finding is carrier else finding.at("note") if _is_quieted(finding, readings) else finding
@@ -67,6 +78,15 @@ def count_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 def removed_weight(note: Finding) -> float:
     """Share of the weight that a transform removed; only notes of transforms have it."""
     return 0.0 if note.check in (D102, A109) else note.numbers.get("removed", 0.0)
+
+
+def _is_settled(finding: Finding) -> bool:
+    """Whether a finding on weights or the behaviour model is in an interval that is judged by influences."""
+    if finding.check == D101:
+        return finding.numbers["effective_n"] >= _FEW
+    if finding.check in (B104, P103):
+        return finding.level == "caution"
+    return finding.check in (D103, D104) or (finding.check == W108 and finding.level == "caution")
 
 
 def _is_included(finding: Finding) -> bool:
