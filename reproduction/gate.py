@@ -45,9 +45,8 @@ class Config:
     overlaps: tuple[str, ...] = OVERLAPS
     sizes: tuple[int, ...] = (500,)
     models: tuple[str, ...] = (TRUTH, "chosen", "logistic")
-    replicates: int = 5
+    replicates: int = 6
     n_draws: int = 400
-    first: int = 6  # the replicates before it chose the levels of the findings
 
     def longer(self, times: int) -> Config:
         """Multiply the replicates; those of the shorter run are among them."""
@@ -67,7 +66,7 @@ FULL = Config(
 
 def _logs(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every log by the key of its unit; the replicates of a shorter run come first."""
-    seeds = range(config.first, config.first + config.replicates)
+    seeds = range(config.replicates)
     for seed, n, domain, overlap in product(seeds, config.sizes, config.domains, config.overlaps):
         if domain == SEPSIS and (overlap != config.overlaps[0] or n != config.sizes[0]):
             continue
