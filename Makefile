@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DOCS   := $(VENV)/.installed-docs
 
-.PHONY: setup demo test test-fast check format docs bench bench-peers mutate reproduce clean
+.PHONY: setup demo test test-fast check format docs dist wheel-test bench bench-peers mutate reproduce clean
 
 setup: $(STAMP)
 
@@ -39,6 +39,13 @@ $(DOCS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[docs]'
 	touch $@
 
+dist: setup   ## the wheel and the sdist, in dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+
+wheel-test: dist   ## the wheel in an empty environment outside the tree: import, types, a small demo
+	.ci/wheel dist/*.whl
+
 reproduce: setup   ## the paper's figures and tables; resumes after a kill, results in reproduction-results/
 	$(BIN)/python -m reproduction all
 
@@ -57,4 +64,4 @@ mutate: setup   ## small changes of the package that the tests must notice; resu
 	$(BIN)/python -m benchmarks.mutate
 
 clean:
-	rm -rf $(VENV) docs/_build docs/_figures docs/api docs/gallery .venv-peers bench-data .pytest_cache .mypy_cache .ruff_cache .hypothesis mutation-results
+	rm -rf $(VENV) dist docs/_build docs/_figures docs/api docs/gallery .venv-peers bench-data .pytest_cache .mypy_cache .ruff_cache .hypothesis mutation-results

@@ -9,7 +9,7 @@ values, calibration, estimators, weights, uncertainty, bounds, sensitivity, chec
 
 import lazy_loader
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 # Names and namespaces are imported when they are asked for: numpy and scipy alone take half a second.
 __getattr__, __dir__, _all = lazy_loader.attach_stub(__name__, __file__)

@@ -25,6 +25,20 @@ def test_the_demo_answers_for_one_policy_and_says_how_far_the_log_carries_for_th
         assert written.with_suffix(".json").exists()
 
 
+def test_the_small_demo_has_300_patients_one_model_and_both_reports(tmp_path):
+    page = tmp_path / "demo.html"
+    result = CliRunner().invoke(
+        main, ["demo", "--small", "--quiet", "--fail-on", "never", "--out", str(page)]
+    )
+    assert result.exit_code == 0, result.output
+    assert "300 patients" in result.output
+    assert "the truth is known: 0.536; current practice 0.485." in result.output
+    assert "Behaviour policy: logistic" in result.output
+    assert "forest" not in result.output
+    assert page.exists()
+    assert (tmp_path / "demo-second.html").exists()
+
+
 @pytest.mark.slow
 def test_the_demo_of_sepsis_tells_the_truth(tmp_path):
     page = tmp_path / "demo.html"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -258,6 +258,14 @@ DEMOS: Mapping[str, tuple[Callable[[int, int], DemoLog], int]] = {
     "ward": (_demo_ward, 1000),
     "icu-sepsis": (_demo_sepsis, 2000),
 }
+SMALL = 300  # patients of demo --small
+
+
+def _with_one_model(log: DemoLog) -> DemoLog:
+    from caliope.behaviour import default_models
+
+    models = {"logistic": default_models()["logistic, weak"]}
+    return replace(log, settings={**log.settings, "models": models})
 
 
 @click.command()
@@ -269,6 +277,9 @@ DEMOS: Mapping[str, tuple[Callable[[int, int], DemoLog], int]] = {
     help="The log: a ward takes seconds, ICU-Sepsis minutes and the extra sepsis.",
 )
 @click.option("--patients", type=click.IntRange(1), help="Patients in the log.  [default: 1000, sepsis 2000]")
+@click.option(
+    "--small", is_flag=True, help="300 patients and one behaviour model: to see that all is installed."
+)
 @click.option("--seed", default=0, show_default=True, help="Random seed of the log and of the audit.")
 @click.option(
     "--out",
@@ -278,7 +289,9 @@ DEMOS: Mapping[str, tuple[Callable[[int, int], DemoLog], int]] = {
 )
 @FAIL_ON
 @QUIET
-def demo(domain: str, *, patients: int | None, seed: int, out: str, fail_on: str, quiet: bool) -> None:
+def demo(
+    domain: str, *, patients: int | None, small: bool, seed: int, out: str, fail_on: str, quiet: bool
+) -> None:
     """Evaluate two new policies on a simulated log: one that it can answer for, and one that it cannot.
 
     The truth is known and printed. Needs the extra report. The exit code is that of evaluate, for the first policy.
@@ -288,7 +301,8 @@ def demo(domain: str, *, patients: int | None, seed: int, out: str, fail_on: str
         path = Path(out)
         outs = (path, path.with_stem(f"{path.stem}-second"))
         writes = [open_report(str(x)) for x in outs]
-        found = _run_demo(make(patients or usual, seed), seed, quiet=quiet, writes=writes)
+        log = make(patients or (SMALL if small else usual), seed)
+        found = _run_demo(_with_one_model(log) if small else log, seed, quiet=quiet, writes=writes)
         click.echo(f"Reports: {outs[0]}, {outs[1]}")
     exit_code = judge(found, fail_on=fail_on)
     if exit_code:
