@@ -47,13 +47,14 @@ class Config:
     models: tuple[str, ...] = (TRUTH, "chosen", "logistic")
     replicates: int = 6
     n_draws: int = 400
+    first: int = 6  # number of the first replicate: those before it chose the levels of the findings
 
     def longer(self, times: int) -> Config:
         """Multiply the replicates; those of the shorter run are among them."""
         return replace(self, replicates=times * self.replicates)
 
 
-SMOKE = Config(("bandit-5",), ("wide",), (60,), (TRUTH, "marginal"), replicates=2, n_draws=50)
+SMOKE = Config(("bandit-5",), ("wide",), (60,), (TRUTH, "marginal"), replicates=2, n_draws=50, first=0)
 DEFAULT = Config()
 FULL = Config(
     (*DEFAULT.domains, HIDDEN),
@@ -66,7 +67,7 @@ FULL = Config(
 
 def _logs(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every log by the key of its unit; the replicates of a shorter run come first."""
-    seeds = range(config.replicates)
+    seeds = range(config.first, config.first + config.replicates)
     for seed, n, domain, overlap in product(seeds, config.sizes, config.domains, config.overlaps):
         if domain == SEPSIS and (overlap != config.overlaps[0] or n != config.sizes[0]):
             continue

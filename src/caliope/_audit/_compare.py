@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -17,14 +17,15 @@ from caliope._audit._progress import show_stages
 from caliope._audit._remedy import examine_practice, extend_models
 from caliope._audit._settings import Progress, Stage, Stages
 from caliope._cache import Cache
-from caliope._ragged import Int
+from caliope._ragged import Int, at_actions
 from caliope._trajectories import Trajectories
 from caliope.behaviour._calibrated import CalibratedPolicy
 from caliope.behaviour._fit import FittedBehaviour, fit_behaviour
 from caliope.behaviour._models import candidate_models
+from caliope.behaviour._recalibration import shrink_fitted
 from caliope.calibration._compare import Comparison, compare_policies
 from caliope.calibration._result import CalibrationRow
-from caliope.checks import Finding
+from caliope.checks import B110, Finding
 from caliope.checks._log import check_log
 
 
@@ -155,6 +156,10 @@ def compare_candidates(inputs: AuditInputs, begin: Stages) -> BehaviourModels:
             fitted[name] = replace(cache(f"behaviour {name}", fit), data=part)
     with begin("comparing them"):
         comparison = _compare(inputs, fitted, cache, "comparison")
+        if not comparison.recommended:
+            plain, fitted = fitted, {name: shrink_fitted(each, data) for name, each in fitted.items()}
+            comparison = _compare(inputs, fitted, cache, "comparison, shrunk")
+            findings = (*findings, *_say_shrinkage(plain, fitted, comparison, data))
         best = comparison.recommended
         tests = (
             None
@@ -171,6 +176,20 @@ def compare_candidates(inputs: AuditInputs, begin: Stages) -> BehaviourModels:
             findings = (*findings, trial.report(comparison.recommended))
     comparison = replace(comparison, rows=tuple(_name_row(row, data) for row in comparison))
     return BehaviourModels(data, which, fitted, comparison, findings, tuple(begin.done))
+
+
+def _say_shrinkage(
+    plain: Mapping[str, FittedBehaviour],
+    shrunk: Mapping[str, FittedBehaviour],
+    comparison: Comparison,
+    data: Trajectories,
+) -> Iterator[Finding]:
+    """B110: the models had to be mixed with the overall frequencies, and how far the recommended one was."""
+    best = comparison.recommended
+    if best and shrunk[best] is not plain[best]:
+        zero = int((at_actions(plain[best].on(data), data.actions) == 0).sum())
+        share = shrunk[best].model.calibrator.share  # type: ignore[attr-defined]
+        yield B110.finding("note", model=best, share=share, zero=zero, steps=data.n_steps)
 
 
 def _compare(

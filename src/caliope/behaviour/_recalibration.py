@@ -5,7 +5,7 @@ A calibrator is fitted on predictions for trajectories that the model has not se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from caliope._policies import Policy, action_probabilities
 from caliope._ragged import Float, Int, at_actions, read_only
 from caliope._trajectories import Trajectories
-from caliope.behaviour._calibrators import Calibrator
+from caliope.behaviour._calibrators import Calibrator, Shrinkage
 from caliope.behaviour._fit import FittedBehaviour, fit_behaviour
 from caliope.behaviour._networks import mean_nll
 from caliope.checks import B103
@@ -192,6 +192,23 @@ def recalibrate_fitted(model: Policy, held_out: Trajectories, calibrator: Calibr
     _check_calibrator(calibrator)
     p = action_probabilities(model, held_out.states, held_out.n_actions)
     return Recalibrated(model, calibrator.fit(p, held_out.actions), held_out.n_actions)
+
+
+def shrink_fitted(fitted: FittedBehaviour, data: Trajectories) -> FittedBehaviour:
+    """Mix a fitted model with the overall frequencies of the actions of a log, by the share that predicts it best.
+
+    An action that the model rules out may have been taken in one fold alone: the frequencies are those of the whole
+    log, its own fold included. A model that rules out no action that was taken stays as it is.
+    """
+    predicted = fitted.on(data)
+    if (at_actions(predicted, data.actions) > 0).all():
+        return fitted
+    shrinkage = Shrinkage().fit(predicted, data.actions)
+    return replace(
+        fitted,
+        model=Recalibrated(fitted.model, shrinkage, data.n_actions),
+        probabilities=read_only(shrinkage(fitted.probabilities)),
+    )
 
 
 def _check_calibrator(calibrator: Any) -> None:
