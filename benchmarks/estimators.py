@@ -20,7 +20,8 @@ from threadpoolctl import threadpool_limits
 from caliope._evidence import Evidence
 from caliope._formulas import dr, ois, step_is, step_wis, wdr, wis
 from caliope._ragged import Float, Int
-from caliope.uncertainty import delta_method, jackknife
+from caliope.estimators import phwdr
+from caliope.uncertainty import delta_method, influence, jackknife
 from caliope.uncertainty._resampling import count_blocks, evaluate
 
 SIX = (ois, step_is, wis, step_wis, dr, wdr)
@@ -239,6 +240,16 @@ def compare(equal: Log, unequal: Log) -> None:
     )
 
 
+def influences() -> None:
+    """Influence of an average over lengths beside that of the plain estimator: both read each step once."""
+    log = make_log(unequal_lengths(4 * N))
+    by_length, plain = race(
+        lambda: influence(phwdr, log.evidence()), lambda: influence(wdr, log.evidence()), repetitions=3
+    )
+    head(f"influences, {4 * N} trajectories of unequal length", "ratio", "ms")
+    line("phwdr : wdr", by_length / plain, 1.5, f"{by_length * 1e3:.0f} : {plain * 1e3:.0f}")
+
+
 def growth() -> None:
     head("growth of the time", "slope", "ms at each size")
     logs = [make_log(equal_lengths(n)) for n in SIZES]
@@ -287,6 +298,7 @@ def main() -> int:
         failed |= not difference <= 1e-9
         print(f"largest relative difference from NumPy, {name} lengths: {difference:.1e} (allowed: 1e-9)")
     compare(equal, unequal)
+    influences()
     growth()
     memory()
     return int(failed)

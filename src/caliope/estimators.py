@@ -95,7 +95,7 @@ def per_horizon(estimator: Estimator, *, length_weights: Lengths = "behaviour") 
         for members, part in e.by_length():
             mass = part.total(e.final_weight[members])
             share = part.n / e.n if length_weights == "behaviour" else ratio(mass, e.total(e.final_weight))
-            estimate = estimator(part)
+            estimate = _within(estimator, part)
             lost = np.isnan(estimate) & (mass == 0) | (part.n == 0)
             value = value + np.where(lost, 0.0, share * np.where(lost, 0.0, estimate))
             kept = kept + np.where(lost, 0.0, share)
@@ -110,6 +110,20 @@ def per_horizon(estimator: Estimator, *, length_weights: Lengths = "behaviour") 
     inner = replace(traits_of(estimator), label=title, core=core_of(estimator))
     average.traits = _average_lengths(inner, length_weights)  # type: ignore[attr-defined]
     return average
+
+
+def _within(estimator: Estimator, part: Evidence) -> Any:
+    """Value among the trajectories of one length; rows of counts that change none of them share one value."""
+    counts = part.counts
+    if not isinstance(counts, LeaveOneOutCounts):
+        return estimator(part)
+    changed = np.flatnonzero(counts.step)
+    same = estimator(part.with_counts(counts.base))
+    values = np.full(len(counts.step), same, dtype=np.result_type(counts.step, np.float64))
+    if len(changed):
+        rows = LeaveOneOutCounts(counts.base, counts.which[changed], counts.step[changed])
+        values[changed] = estimator(part.with_counts(rows))
+    return values
 
 
 def _average_lengths(traits: Traits, lengths: Lengths) -> Traits:

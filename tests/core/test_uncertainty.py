@@ -139,6 +139,20 @@ def test_the_influence_of_wis_is_its_closed_form(e):
     )
 
 
+def test_the_influence_on_an_average_over_lengths_is_that_inside_each_length():
+    # Of each length apart: its share times the influence inside it, and its distance from the average.
+    e = random_evidence(seed=4, n=60, spread=0.3)
+    lengths, expected = np.diff(e.offsets), np.empty(len(e))
+    for length in np.unique(lengths):
+        members = np.flatnonzero(lengths == length)
+        part = e.take(members)
+        expected[members] = (
+            cal.uncertainty.influence(cal.wdr, part) + float(cal.wdr(part)) - float(cal.phwdr(e))
+        )
+    assert len(np.unique(lengths)) > 3
+    assert cal.uncertainty.influence(cal.phwdr, e) == pytest.approx(expected, abs=1e-10)
+
+
 def test_the_influence_of_stepwise_wis_is_its_closed_form():
     e = random_evidence(seed=1, n=15, longest=4, equal=True)
     r, w = e.rewards.reshape(15, 4), e.rho.reshape(15, 4)
