@@ -24,7 +24,7 @@ made = generate_mimic(folder / "tables", 60, layout="mimic3", rng=0)
 print({name: rows for name, rows in made.rows.items() if name in ("patients", "chartevents", "labevents")})
 
 # %%
-# ``caliope cohort build`` does the same from the command line.
+# ``caliope cohort mimic3`` does the same from the command line.
 
 cohort = cal.clinical.build_cohort(folder / "tables")
 print(cohort)

@@ -96,11 +96,19 @@ def test_every_file_named_exists(document):
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("document", CURRENT)
+EXAMPLES = {
+    f"examples/{path.name}": path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py")
+}
+
+
+@pytest.mark.parametrize("document", [*CURRENT, *EXAMPLES])
 def test_every_command_named_exists(document):
-    text = CURRENT[document]
+    text = (CURRENT | EXAMPLES)[document]
     commands = re.findall(r"(?:`|^ *|\$ )caliope ([a-z]+)", text, flags=re.MULTILINE)
     assert set(commands) <= set(cli.main.commands)
+    for name, command in cli.main.commands.items():
+        if below := getattr(command, "commands", None):
+            assert set(re.findall(rf"caliope {name} ([a-z]\w*)", text)) <= set(below)
     groups = re.findall(r"`?python -m ((?:reproduction|benchmarks|caliope)[\w.]*)(?: ([a-z]\w+))?", text)
     for module, command in groups:
         assert importlib.util.find_spec(module), module
