@@ -4,9 +4,10 @@ Run: make mutate, or python -m benchmarks.mutate [--mutants 650] [--again] [--on
 
 A mutant is the package with one comparison, operand, constant, branch or the like changed, in memory: no file is
 touched. Which mutants are tried is decided by a hash of their text, so that the sample stays when other code
-changes. Tests are collected once. They run once to learn which lines each of them reaches; then every mutant meets,
-in a process forked for it, the tests that reach its lines, cheapest first. Results are kept in mutation-results/:
-a run that was stopped goes on where it was; --again tries those that survived with the tests of today.
+changes. Tests are collected once. They run once to learn which lines each of them reaches, by itself or through a
+fixture that it shares with others; then every mutant meets, in a process forked for it, the tests that reach its
+lines, cheapest first. Results are kept in mutation-results/: a run that was stopped goes on where it was; --again
+tries those that survived with the tests of today, --afresh all of them, each first with the test that noticed it.
 Mutants that no test can tell from the original stand in benchmarks/equivalent_mutants.toml, with the reason.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -83,6 +85,55 @@ class Tracer:
         ]
 
 
+class Shared:
+    """A plugin that traces the fixtures of a file or of the session apart: they run for the first test alone."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = paths
+        self.made: list[dict] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        """Note the lines of a fixture under its own name, not under that of the test that runs."""
+        before = sys.gettrace()
+        if fixturedef.scope == "function" or before is None:
+            return (yield)
+        tracer, started = Tracer(self.paths), time.process_time()
+        sys.settrace(tracer)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(before)
+            took = time.process_time() - started
+            self.made.append({"fixture": name_of(fixturedef), "seconds": took, "lines": tracer.found()})
+
+    def row(self, item: pytest.Item, after: pytest.Item | None) -> dict:
+        """Run a test: its time and its lines without those of the fixtures that it shares, and which they are."""
+        self.made, tracer, started = [], Tracer(self.paths), time.process_time()
+        sys.settrace(tracer)
+        failed = fails(item, after)
+        sys.settrace(None)
+        took = time.process_time() - started - sum(made["seconds"] for made in self.made)
+        shared = {made["fixture"] for made in self.made} | shared_by(item)
+        row = {"test": item.nodeid, "file": digest_of(item), "seconds": max(0.0, took), "failed": failed}
+        return row | {"shared": sorted(shared), "lines": tracer.found()}
+
+
+def name_of(fixturedef) -> str:
+    return f"{fixturedef.baseid}::{fixturedef.argname}"
+
+
+def shared_by(item: pytest.Item) -> set[str]:
+    """The fixtures of a test that live longer than it."""
+    known = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    return {name_of(found[-1]) for found in known.values() if found[-1].scope != "function"}
+
+
+def digest_of(item: pytest.Item) -> str:
+    """A changed file of tests is traced again."""
+    return hashlib.sha256(item.path.read_bytes()).hexdigest()[:12]
+
+
 class Loop:
     """A plugin that tries mutants in place of running the tests once."""
 
@@ -103,45 +154,58 @@ class Loop:
 
     def measure(self) -> None:
         """Run the tests that were never traced, in a forked process, so that this one stays clean."""
-        known = {row["test"] for row in rows_of(self.reached_file)}
-        new = [item for nodeid, item in self.items.items() if nodeid not in known]
+        traced = {row.get("test"): row for row in rows_of(self.reached_file)}
+        new = [
+            item
+            for nodeid, item in self.items.items()
+            if nodeid not in traced or traced[nodeid]["file"] != digest_of(item)
+        ]
         if new and not (child := os.fork()):
+            shared = Shared(self.paths)
+            new[0].config.pluginmanager.register(shared)
             with self.reached_file.open("a") as out:
                 for item, after in zip(new, [*new[1:], None], strict=True):
-                    tracer, started = Tracer(self.paths), time.process_time()
-                    sys.settrace(tracer)
-                    failed = fails(item, after)
-                    sys.settrace(None)
-                    row = {"test": item.nodeid, "seconds": time.process_time() - started, "failed": failed}
-                    out.write(json.dumps(row | {"lines": tracer.found()}) + "\n")
+                    row = shared.row(item, after)
+                    out.write("".join(json.dumps(each) + "\n" for each in [*shared.made, row]))
                     out.flush()
             os._exit(0)
         if new:
             print(f"tracing {len(new)} tests", flush=True)
             os.waitpid(child, 0)
-        self.reach: dict[str, list[tuple[float, str]]] = defaultdict(list)
-        for row in rows_of(self.reached_file):
-            if not row["failed"] and row["test"] in self.items:
-                for line in row["lines"]:
-                    self.reach[line].append((row["seconds"], row["test"]))
+        rows = rows_of(self.reached_file)
+        self.fixtures = {row["fixture"]: row["seconds"] for row in rows if "fixture" in row}
+        self.tests = {row["test"]: row for row in rows if "test" in row and row["test"] in self.items}
+        users: dict[str, list[str]] = defaultdict(list)
+        for test, row in self.tests.items():
+            for fixture in row["shared"]:
+                users[fixture].append(test)
+        self.reach: dict[str, set[str]] = defaultdict(set)
+        for row in [*(row for row in rows if "fixture" in row), *self.tests.values()]:
+            for line in row["lines"]:
+                self.reach[line].update([row["test"]] if "test" in row else users[row["fixture"]])
 
     def tests_of(self, mutant: Mutant) -> list[pytest.Item]:
         """The tests that reach the lines of a mutant, cheapest first, for as many seconds as are given."""
-        if mutant.lines:
-            found = {test for line in mutant.lines for test in self.reach.get(line, [])}
-        else:  # at the top of a module, or a default: whatever runs a function that names it
-            found = {
-                test for line in self.reach if line.startswith(mutant.users) for test in self.reach[line]
-            }
-        chosen, total = [], 0.0
-        for seconds, test in sorted(found):
-            total += seconds
+        lines = mutant.lines or [line for line in self.reach if line.startswith(mutant.users)]
+        found = {
+            test for line in lines for test in self.reach.get(line, ()) if not self.tests[test]["failed"]
+        }
+        chosen, total, made = [], 0.0, set[str]()
+        for test in sorted(found, key=lambda test: self.cost(test, set())):
+            total += self.cost(test, made)
             if total > self.given.seconds and chosen:
                 break
             chosen.append(test)
+            made.update(self.tests[test]["shared"])
         place = {test: number for number, test in enumerate(self.items)}
+        first = self.killers.get(mutant.name)
         by_file = sorted(chosen, key=lambda test: place[test])  # module fixtures are made once
-        return [self.items[test] for test in by_file]
+        return [self.items[test] for test in [*([first] if first in self.items else []), *by_file]]
+
+    def cost(self, test: str, made: set[str]) -> float:
+        """Seconds of a test, with those of its fixtures that are not made yet."""
+        fresh = [self.fixtures.get(name, 0.0) for name in self.tests[test]["shared"] if name not in made]
+        return self.tests[test]["seconds"] + sum(fresh)
 
     def try_all(self) -> None:
         """Try every mutant of the sample that has no result yet."""
@@ -149,16 +213,10 @@ class Loop:
         sample = sample_of(modules(self.given.only), self.given.mutants / possible)
         done = {row["mutant"]: row for row in rows_of(self.done_file)}
         equal = equivalents()
-        left = [
-            m
-            for m in sample
-            if m.name not in done
-            or (
-                self.given.again
-                and m.name not in equal
-                and done[m.name]["result"] in ("survived", "not reached")
-            )
-        ]
+        self.killers = {name: row["by"] for name, row in done.items() if row["result"] == "killed"}
+        lives = {name for name, row in done.items() if row["result"] != "killed" and name not in equal}
+        again = done.keys() if self.given.afresh else lives if self.given.again else set()
+        left = [mutant for mutant in sample if mutant.name not in done or mutant.name in again]
         print(f"{possible} possible mutants, {len(sample)} sampled, {len(left)} to try", flush=True)
         for number, mutant in enumerate(left):
             started = time.perf_counter()
@@ -291,6 +349,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="A part of the path, e.g. checks/.")
     parser.add_argument("--fast", action="store_true", help="Without the tests that are marked slow.")
     parser.add_argument("--again", action="store_true", help="Try the survivors once more.")
+    parser.add_argument("--afresh", action="store_true", help="Try every mutant once more.")
     given = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
