@@ -1,4 +1,4 @@
-"""Whether the intervals that the README prints cover: its examples, on simulated logs of the same ward.
+"""Whether the intervals of the README and of the guide on estimators cover, on simulated logs of the same ward.
 
 Run: python -m benchmarks.readme_coverage [--logs 500]. Every log has 1,000 trajectories, as the README's has. Printed:
 how often each 95% interval contains the exact value, with the Monte Carlo standard error of that share, and how often

@@ -195,6 +195,13 @@ def test_the_true_values_in_the_readme_are_those_of_the_simulator():
     assert now == f"{ward.WARD.value(ward.PRACTICE):.3f}"
 
 
+def test_the_readme_shows_a_small_picture_of_the_report():
+    (name,) = re.findall(r"^!\[.+\]\((.+)\)$", README, flags=re.MULTILINE)
+    picture = (ROOT / name).read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) < 150_000  # make picture takes it anew
+
+
 @pytest.mark.slow
 def test_the_example_of_the_readme_runs_as_it_stands(tmp_path):
     block = README.split("## Your own log")[1].split("```")[1]
