@@ -35,6 +35,7 @@ BLOCK = re.compile(
 NOTE = re.compile(r"<!-- ([a-z ]+): (.+) -->")
 EXECUTED = ("start/", "guides/", "reference/report-json")
 WIDTH, WRAPPED = 88, 120  # of printed prose, in characters: lines above the second are wrapped at the first
+TESTS = str(Path(__file__).parents[2] / "tests")  # made-up tables of MIMIC are written by code of the tests
 FIGURES = "_figures"  # below the sources, and not committed
 # One core, no colours, and lines that fit the page.
 ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
@@ -65,12 +66,14 @@ class Page:
     def _run_python(self, code: str) -> str:
         out, before = io.StringIO(), Path.cwd()
         os.chdir(self.folder)
-        sys.path.insert(0, str(self.folder))
+        added = [str(self.folder), TESTS]
+        sys.path[:0] = added
         try:
             with contextlib.redirect_stdout(out):
                 exec(compile(code, f"{self.name}.md", "exec"), self.names)
         finally:
-            sys.path.remove(str(self.folder))
+            for path in added:
+                sys.path.remove(path)
             os.chdir(before)
         return out.getvalue()
 
