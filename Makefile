@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DOCS   := $(VENV)/.installed-docs
 
-.PHONY: setup demo test test-fast check format docs picture dist wheel-test bench bench-peers mutate reproduce clean
+.PHONY: setup demo test test-fast check format docs notebooks picture dist wheel-test bench bench-peers mutate reproduce clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,10 @@ docs: $(DOCS)   ## the site, with every page and example executed; a warning is 
 $(DOCS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[docs]'
 	touch $@
+
+notebooks: setup   ## the notebooks, run from the first cell to the last
+	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt -e '.[notebooks]'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_notebooks.py
 
 picture: $(DOCS)   ## the picture of the README, from the demo's page; needs Chromium
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/picture.py
