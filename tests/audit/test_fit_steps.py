@@ -120,3 +120,24 @@ def test_there_is_no_curve_where_all_were_fitted_on_or_probabilities_were_logged
     data = ward.simulate(200, rng=0)
     assert cal.prepare_audit(data, LOGISTIC, rng=0).curve is None
     assert cal.prepare_audit(data, LOGISTIC, logged=data["behaviour"], fit_steps=200, rng=0).curve is None
+
+
+def test_weights_are_fitted_on_a_sample_of_a_very_large_log_alone_and_the_audit_says_so(monkeypatch):
+    data, options = ward.simulate(120, rng=0), {"regressor": TabularRegressor(), "n_draws": 20, "rng": 0}
+    target = cal.TabularPolicy(ward.EARLIER)
+
+    def said(found):
+        rows = (found.headline, found.gain, *found.reach.table)
+        return [f.message for row in rows for f in row.findings if f.code == "W108"]
+
+    plain = cal.audit(data, target, LOGISTIC, fit_steps=200, **options)
+    assert not any("The regression was fitted on" in text for text in said(plain))
+    # As if 100,000 decisions were 300: the log has more.
+    monkeypatch.setattr("caliope._audit._inputs._FIT_MOST", 300)
+    large = cal.audit(data, target, LOGISTIC, fit_steps=200, **options)
+    size = data.enough(300)
+    assert 0 < size < len(data)
+    assert all(f"The regression was fitted on {size} of the " in text for text in said(large))
+    assert len(said(large)) == len(said(plain)) > 2
+    assert large.headline.value != plain.headline.value
+    assert large.headline.value == pytest.approx(plain.headline.value, abs=plain.headline.interval.width)

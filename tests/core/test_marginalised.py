@@ -288,6 +288,43 @@ def test_the_regressor_with_the_least_held_out_error_is_taken():
     assert note.numbers["r2"] == pytest.approx(r2, rel=1e-10)
 
 
+def test_fitted_on_a_sample_every_trajectory_is_predicted_by_the_sample_of_the_other_fold():
+    data, e = logged(400)
+    which = np.arange(0, 400, 4)
+    found = marginalise_weights(e, data, regressors=CELLS, fitted_on=which, rng=0)
+    capped = clip_weights(normalise_under_way(e))
+    time, before = e.layout.time, capped.rho_before
+    mean = np.bincount(time, weights=before) / np.bincount(time)
+    y, x = before / mean[time], np.column_stack([data.states, time])
+    fold, sampled = data.fold_of(2, rng=0)[e.layout.owner], np.isin(e.layout.owner, which)
+    m = np.ones(len(y))
+    for j in (0, 1):
+        fit, rest = (time > 0) & sampled & (fold != j), (time > 0) & (fold == j)
+        m[rest] = np.clip(TabularRegressor().fit(x[fit], y[fit]).predict(x[rest]), y[fit].min(), y[fit].max())
+    later = (time > 0) & sampled
+    r2 = 1 - ((y - m)[later] ** 2).mean() / y[later].var()
+    for t in np.unique(time):  # those under way have the sum of the weights before the step, then that of m
+        at = time == t
+        m[at] *= before[at].sum() / m[at].sum()
+    mu = m * np.exp(e.log_ratio)
+    late = np.bincount(time)[time] < 50
+    for at in (*(time == t for t in np.unique(time[~late])), *([late] if late.any() else [])):
+        mu[at] *= m[at].sum() / mu[at].sum()
+    np.testing.assert_allclose(found.rho, np.minimum(mu, 20 / 3), rtol=1e-10)
+    note = found.notes[-1]
+    assert note.numbers["r2"] == pytest.approx(r2, rel=1e-10)
+    assert "fitted on 100 of the trajectories" in note.message
+
+
+def test_fitted_on_all_of_them_nothing_changes():
+    data, e = logged(120)
+    every, named = (marginalise_weights(e, data, fitted_on=x, rng=0) for x in (None, np.arange(120)))
+    np.testing.assert_array_equal(every.log_weight, named.log_weight)
+    assert every.notes == named.notes
+    with pytest.raises(ValueError, match="at least one trajectory"):
+        marginalise_weights(e, data, fitted_on=np.empty(0, dtype=int), rng=0)
+
+
 def test_the_same_seed_gives_the_same_weights_and_clusters_stay_together():
     data, e = logged(100)
     np.testing.assert_array_equal(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from caliope._audit._compare import random_stream
-from caliope._audit._inputs import AuditInputs, Question, check_target
+from caliope._audit._inputs import AuditInputs, Question, check_target, choose_weight_steps
 from caliope._audit._learn import LearntPolicy, learn_across_folds
 from caliope._audit._settings import Stages
 from caliope._evidence import Evidence
 from caliope._formulas import wdr
 from caliope._gather import gather, target_probabilities
 from caliope._policies import Relative
-from caliope._ragged import Float
+from caliope._ragged import Float, Int
 from caliope._traits import Estimator
 from caliope.checks import D102, W108, Finding
 from caliope.checks._estimates import examine
@@ -59,6 +59,8 @@ class Basis:
         The evidence, with weights as they are and capped.
     normalised, marginalised : Evidence
         The same with weights normalised among those under way and capped, and with marginalised weights.
+    weighed_on : array of int
+        Numbers of the trajectories that weights were regressed on.
     """
 
     asked: Question
@@ -71,6 +73,7 @@ class Basis:
     capped: Evidence
     normalised: Evidence
     marginalised: Evidence
+    weighed_on: Int
 
     @property
     def regressors(self) -> dict[str, Any]:
@@ -106,8 +109,9 @@ def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Bas
         evidence = chosen[2]
     with begin("marginalising weights"):
         normalised = clip_weights(normalise_under_way(evidence))
-        marginalised = marginalise_weights(evidence, data, rng=random_stream(inputs.seed, 8))
-    return Basis(asked, target, target_probs, learnt, *chosen, normalised, marginalised)
+        which = data.subsample(choose_weight_steps(inputs.fit_steps), rng=random_stream(inputs.seed, 11))
+        marginalised = marginalise_weights(evidence, data, fitted_on=which, rng=random_stream(inputs.seed, 8))
+    return Basis(asked, target, target_probs, learnt, *chosen, normalised, marginalised, which)
 
 
 def choose_values(

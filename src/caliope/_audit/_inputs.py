@@ -186,6 +186,17 @@ def choose_fit_steps(n_steps: int) -> int:
     return max(100, min(n_steps, max(_FIT_WHOLE, n_steps // 2), _FIT_MOST))
 
 
+def choose_weight_steps(fit_steps: int) -> int:
+    """How many decisions to fit weights on: up to a limit the whole log, whatever the models are fitted on.
+
+    Examples
+    --------
+    >>> [choose_weight_steps(n) for n in (500, 100_000, 300_000)]
+    [100000, 100000, 300000]
+    """
+    return max(fit_steps, _FIT_MOST)
+
+
 def check_data(data: Any) -> None:
     """Raise unless it is a log."""
     if not isinstance(data, Trajectories):

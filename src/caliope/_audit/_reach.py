@@ -18,7 +18,7 @@ from caliope._evidence import Evidence
 from caliope._formulas import wdr
 from caliope._gather import gather
 from caliope._policies import MixWithPractice
-from caliope._ragged import Float
+from caliope._ragged import Float, Int
 from caliope._results import Estimate, Interval, Table
 from caliope._support import Support
 from caliope._trajectories import Trajectories
@@ -110,6 +110,7 @@ def trace_reach(
     level: float,
     whole: Evidence | None = None,
     regressors: Mapping[str, Any] | None = None,
+    weighed_on: Int | None = None,
     findings: Sequence[Finding] = (),
     support: Support | None = None,
     conditions: tuple[str, ...] = (),
@@ -147,6 +148,8 @@ def trace_reach(
         The same with marginalised weights. It stands at the last share, so that the curve ends in the audit's answer.
     regressors : mapping from name to regressor, optional
         Of the weights, as for :func:`~caliope.weights.marginalise_weights`.
+    weighed_on : array of int, optional
+        Numbers of the trajectories that weights are regressed on, by default all.
     findings : sequence of Finding
         What holds at every share: what was found about the log and the behaviour policy.
     support : Support, optional
@@ -178,7 +181,7 @@ def trace_reach(
     if whole is not None:
         found = [*found[:-1], base]
     parts = found if whole is None else found[:-1]
-    marginalised = marginalise_all(parts, data, regressors=regressors, rng=rng)
+    marginalised = marginalise_all(parts, data, regressors=regressors, fitted_on=weighed_on, rng=rng)
     marginalised += () if whole is None else (whole,)
     values = np.array([float(_GAIN(e)) for e in marginalised])
     influences = np.array([e.layout.pool(influence(_GAIN, e)) for e in marginalised])

@@ -147,6 +147,7 @@ def _trace(
         q=basis.q,
         whole=basis.marginalised,
         regressors=basis.regressors,
+        weighed_on=basis.weighed_on,
         level=prepared.inputs.level,
         # Neighbours that hang together do so at every share.
         findings=(*prepared.findings, *answers.findings, *(f for f in gain.findings if f.check == L108)),

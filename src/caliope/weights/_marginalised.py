@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from caliope._evidence import Evidence, refuse_counts
-from caliope._ragged import Float, Int
+from caliope._ragged import Bool, Float, Int, as_positions
 from caliope._trajectories import Trajectories
 from caliope._under_way import FEW_UNDER_WAY
 from caliope.checks import W108
 from caliope.weights._transforms import clip_weights, compare_weights, normalise_under_way
+
+_ROWS = 1 << 16  # predicted at a time, of what was not fitted on
 
 
 def marginalise_weights(
@@ -27,6 +29,7 @@ def marginalise_weights(
     *,
     regressors: Mapping[str, Any] | None = None,
     folds: int = 2,
+    fitted_on: Int | None = None,
     rng: int | np.random.Generator,
 ) -> Evidence:
     r"""Replace cumulative weights by marginalised ones: their mean given state and time, times the ratio of the step.
@@ -61,6 +64,9 @@ def marginalise_weights(
         100 kernel features with penalties of 1 and 10.
     folds : int
         Number of folds.
+    fitted_on : array of int, optional
+        Numbers of the trajectories that regressors are fitted to and chosen on, by default all. Every trajectory is
+        predicted, by the model of the other folds.
     rng : int or Generator
         Seed of the folds and of the regressors.
 
@@ -83,7 +89,7 @@ def marginalise_weights(
     >>> marginalise_weights(e, data, rng=0).notes[-1].code
     'W108'
     """
-    return marginalise_all((e,), data, regressors=regressors, folds=folds, rng=rng)[0]
+    return marginalise_all((e,), data, regressors=regressors, folds=folds, fitted_on=fitted_on, rng=rng)[0]
 
 
 def marginalise_all(
@@ -92,6 +98,7 @@ def marginalise_all(
     *,
     regressors: Mapping[str, Any] | None = None,
     folds: int = 2,
+    fitted_on: Int | None = None,
     rng: int | np.random.Generator,
 ) -> tuple[Evidence, ...]:
     """Marginalise the weights of several target policies on one log: one fit of each regressor serves all of them."""
@@ -100,15 +107,16 @@ def marginalise_all(
     if not evidences:
         return ()
     rng = np.random.default_rng(rng)
-    fold = data.fold_of(folds, rng=rng)[data.layout.owner]
+    fold = data.fold_of(folds, rng=rng)
     candidates = default_regressors() if regressors is None else regressors
     _check_regressors(candidates)
+    design = _Design.of(data, fold, fitted_on)
     normalised = [normalise_under_way(e) for e in evidences]
     capped = [clip_weights(e) for e in normalised]
     before = np.stack([e.rho_before for e in capped], axis=1)
-    found = _regress(before, data, fold, candidates, seed=int(rng.integers(2**31)))
+    found = _regress(before, design, candidates, seed=int(rng.integers(2**31)))
     columns = zip(evidences, normalised, capped, before.T, found, strict=True)
-    return tuple(_apply(*column) for column in columns)
+    return tuple(_apply(*column, n_fitted=design.n_fitted) for column in columns)
 
 
 def default_regressors() -> dict[str, Any]:
@@ -137,6 +145,39 @@ def default_regressors() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
+class _Design:
+    """What weights are regressed on: state and time of each row, its fold, and which rows are fitted on."""
+
+    data: Trajectories
+    fold: Int  # (n,)
+    sampled: Bool  # (n,)
+
+    @classmethod
+    def of(cls, data: Trajectories, fold: Int, fitted_on: Int | None) -> _Design:
+        sampled = np.full(len(data), fitted_on is None)
+        sampled[slice(None) if fitted_on is None else as_positions(fitted_on, len(data))] = True
+        if not sampled.any():
+            raise ValueError("fitted_on must name at least one trajectory, got none.")
+        return cls(data, fold, sampled)
+
+    @property
+    def n_fitted(self) -> int:
+        return int(self.sampled.sum())
+
+    @property
+    def time(self) -> Int:
+        return self.data.layout.time
+
+    def rows(self, of: Bool) -> Int:
+        """Rows after the first step, of some trajectories."""
+        return np.flatnonzero(of[self.data.layout.owner] & (self.time > 0))
+
+    def x(self, rows: Int) -> Float:
+        """State and time of some rows."""
+        return np.column_stack([self.data.states[rows].astype(np.float64), self.time[rows]])
+
+
+@dataclass(frozen=True, eq=False)
 class _Regression:
     """Predicted weights (N,), relative to the mean at their step; which regressor, and its held-out R2."""
 
@@ -146,51 +187,71 @@ class _Regression:
 
 
 def _regress(
-    before: Float, data: Trajectories, fold: Int, regressors: Mapping[str, Any], *, seed: int
+    before: Float, design: _Design, regressors: Mapping[str, Any], *, seed: int
 ) -> list[_Regression]:
     """Regress columns of weights before each step, (N, k), on state and time: the best regressor for each."""
-    time = data.layout.time
-    later = time > 0
-    if not later.any():
+    time = design.time
+    if not (time > 0).any():
         return [_Regression(np.ones(len(time)), "none", np.nan)] * before.shape[1]
-    x = np.column_stack([data.states.astype(np.float64), time])
     total = np.stack([np.bincount(time, weights=column) for column in before.T], axis=1)
     mean = total / np.bincount(time)[:, None]
     y = before / np.where(mean > 0, mean, 1.0)[time]
-    predicted = {
-        name: _predict_held_out(model, x, y, later=later, fold=fold, seed=seed)
-        for name, model in regressors.items()
-    }
-    errors = {name: ((y - p)[later] ** 2).mean(axis=0) for name, p in predicted.items()}
-    spread, found = y[later].var(axis=0), []
-    for j in range(y.shape[1]):
-        best = min(errors, key=lambda name: errors[name][j])
-        r2 = 1 - errors[best][j] / spread[j] if spread[j] > 0 else np.nan
-        found.append(_Regression(predicted[best][:, j], best, float(r2)))
+    fits = {name: _HeldOut(model, design, y, seed) for name, model in regressors.items()}
+    sample = design.rows(design.sampled)
+    errors = {name: ((y[sample] - fit.predicted[sample]) ** 2).mean(axis=0) for name, fit in fits.items()}
+    spread, found = y[sample].var(axis=0), []
+    best = [min(errors, key=lambda name: errors[name][j]) for j in range(y.shape[1])]
+    for name in set(best):
+        fits[name].predict_rest()
+    for j, name in enumerate(best):
+        r2 = 1 - errors[name][j] / spread[j] if spread[j] > 0 else np.nan
+        found.append(_Regression(fits[name].predicted[:, j], name, float(r2)))
     return found
 
 
-def _predict_held_out(model: Any, x: Float, y: Float, *, later: Any, fold: Int, seed: int) -> Float:
-    """Predict columns (N, k), each row from the other folds, within the range of their targets; 1 at the first step."""
-    from sklearn.base import clone
+class _HeldOut:
+    """A regressor fitted without each fold in turn; predictions (N, k) within the range of targets, 1 at first steps.
 
-    out = np.ones_like(y)
-    for j in np.unique(fold[later]):
-        fit, held_out = np.flatnonzero(later & (fold != j)), np.flatnonzero(later & (fold == j))
-        if not len(fit):
-            continue  # no other trajectory has a second step: the mean, which is 1
-        targets = y[fit, 0] if y.shape[1] == 1 else y[fit]
-        with warnings.catch_warnings():
-            # Fewer steps than kernel features: then there are fewer features.
-            warnings.filterwarnings("ignore", "n_components > n_samples", UserWarning)
-            fitted = _seeded(clone(model), seed).fit(x[fit], targets)
-        predicted = np.asarray(fitted.predict(x[held_out]), dtype=np.float64).reshape(len(held_out), -1)
+    What was fitted on is predicted at once, so that regressors can be compared, and the rest only when asked for.
+    """
+
+    def __init__(self, model: Any, design: _Design, y: Float, seed: int) -> None:
+        self.design, self.predicted = design, np.ones_like(y)
+        self.models: dict[int, tuple[Any, Float, Float]] = {}
+        for j in np.unique(design.fold).tolist():
+            fit = design.rows(design.sampled & (design.fold != j))
+            if not len(fit):
+                continue  # no other trajectory has a second step: the mean, which is 1
+            fitted = _fit_seeded(model, design.x(fit), y[fit, 0] if y.shape[1] == 1 else y[fit], seed)
+            self.models[j] = fitted, y[fit].min(axis=0), y[fit].max(axis=0)
+            self._predict(j, design.rows(design.sampled & (design.fold == j)))
+
+    def predict_rest(self) -> None:
+        """Predict the trajectories that were not fitted on, some rows at a time."""
+        for j in self.models:
+            rest = self.design.rows(~self.design.sampled & (self.design.fold == j))
+            for start in range(0, len(rest), _ROWS):
+                self._predict(j, rest[start : start + _ROWS])
+
+    def _predict(self, j: int, rows: Int) -> None:
+        if not len(rows):
+            return
+        model, low, high = self.models[j]
+        predicted = np.asarray(model.predict(self.design.x(rows)), dtype=np.float64).reshape(len(rows), -1)
         if not np.isfinite(predicted).all():
             raise ValueError(
                 f"{type(model).__name__} predicted a weight that is NaN or infinite: use another regressor."
             )
-        out[held_out] = np.clip(predicted, y[fit].min(axis=0), y[fit].max(axis=0))
-    return out
+        self.predicted[rows] = np.clip(predicted, low, high)
+
+
+def _fit_seeded(model: Any, x: Float, y: Float, seed: int) -> Any:
+    from sklearn.base import clone
+
+    with warnings.catch_warnings():
+        # Fewer steps than kernel features: then there are fewer features.
+        warnings.filterwarnings("ignore", "n_components > n_samples", UserWarning)
+        return _seeded(clone(model), seed).fit(x, y)
 
 
 def _seeded(model: Any, seed: int) -> Any:
@@ -202,7 +263,13 @@ def _seeded(model: Any, seed: int) -> Any:
 
 
 def _apply(
-    e: Evidence, normalised: Evidence, capped: Evidence, before: Float, regression: _Regression
+    e: Evidence,
+    normalised: Evidence,
+    capped: Evidence,
+    before: Float,
+    regression: _Regression,
+    *,
+    n_fitted: int,
 ) -> Evidence:
     """Multiply predicted weights by the ratio of the step; scale and cap as the formula says."""
     time, n = e.layout.time, len(e)
@@ -215,8 +282,11 @@ def _apply(
     touched = np.abs(capped.rho - normalised.rho) > 1e-12 * normalised.rho
     facts = compare_weights(normalised, log_weight)
     facts["changed"] = len(np.unique(e.layout.owner[touched | (mu > cap)]))
-    variant = "regressed" if (time > 0).any() else "single"
-    note = W108.finding("note", variant, regressor=regression.name, r2=regression.r2, multiple=cap, **facts)
+    variants = ["regressed" if (time > 0).any() else "single"]
+    if n_fitted < n and (time > 0).any():
+        variants.append("sampled")
+        facts["fitted"] = n_fitted
+    note = W108.finding("note", *variants, regressor=regression.name, r2=regression.r2, multiple=cap, **facts)
     return replace(e, log_weight=log_weight, notes=(*normalised.notes, note))
 
 
