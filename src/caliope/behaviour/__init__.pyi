@@ -23,6 +23,10 @@ from ._history import (
     present_columns as present_columns,
     stack_history as stack_history,
 )
+from ._index_files import (
+    load_index as load_index,
+    save_index as save_index,
+)
 from ._models import (
     boosting as boosting,
     candidate_models as candidate_models,
@@ -52,6 +56,4 @@ from ._search import (
     Exact as Exact,
     InvertedLists as InvertedLists,
     RandomProjections as RandomProjections,
-    load_index as load_index,
-    save_index as save_index,
 )

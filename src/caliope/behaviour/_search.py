@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
-from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
@@ -18,6 +17,8 @@ import faiss
 import numpy as np
 
 from caliope._ragged import Float, Int
+from caliope.behaviour._devices import choose_device
+from caliope.behaviour._torch_search import TorchIndex
 
 # Queries per call of FAISS.
 _QUERIES = 512
@@ -28,6 +29,8 @@ _BLAS_THRESHOLD = 2_000
 _MIN_POINTS = _MIN_COLUMNS = 16
 # Candidates beyond k that are measured again.
 _SPARE = 32
+# With fewer points a GPU gains less time than its start takes.
+_MIN_GPU_POINTS = 10_000
 # With fewer columns a matrix product hardly ever identifies the k nearest for certain.
 _MIN_PRODUCT_COLUMNS = 4
 # Error of |x|^2 + |y|^2 - 2xy in float32, as a share of |x|^2 + |y|^2: at most 1e-6 in 4 to 5,000 columns.
@@ -87,6 +90,15 @@ class Exact:
     uncertain, points are compared one by one, two to five times slower: for discrete states, for columns that were not
     standardised, and always for fewer than four columns. Of points equally far the first in the index wins.
 
+    On a GPU the same is done by PyTorch, with the extra ``torch``. Distances then agree to 1e-6, relative, and points
+    whose distances differ by less may change places.
+
+    Parameters
+    ----------
+    device : str, optional
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on. By default a GPU where PyTorch finds one and there are at least
+        10,000 points of four columns or more, else the CPU.
+
     Examples
     --------
     >>> import numpy as np
@@ -96,13 +108,18 @@ class Exact:
     array([[1, 0]])
     """
 
+    device: str | None = None
+
     def build(self, points: Float) -> Index:
         """Build an index: only the points are kept."""
-        return _Flat(np.ascontiguousarray(points, dtype=np.float32))
+        return self.restore({"points": np.ascontiguousarray(points, dtype=np.float32)})
 
     def restore(self, arrays: dict[str, Any]) -> Index:
         """Make an index of points that may be memory-mapped."""
-        return _Flat(arrays["points"])
+        points = arrays["points"]
+        small = len(points) < _MIN_GPU_POINTS or points.shape[1] < _MIN_PRODUCT_COLUMNS
+        device = "cpu" if self.device is None and small else choose_device(self.device)
+        return _Flat(points) if device == "cpu" else _OnDevice(TorchIndex(points, device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +166,22 @@ class _Flat:
         # The bits of non-negative floats sort like the floats: one sort of distance and id together.
         keys = np.sort((squared.view(np.int32).astype(np.int64) << 32) | candidates, axis=1)[:, :k]
         return (keys >> 32).astype(np.int32).view(np.float32), keys & 0xFFFFFFFF
+
+    def arrays(self) -> dict[str, Any]:
+        return {"points": self.points}
+
+
+@dataclass(frozen=True, eq=False)
+class _OnDevice:
+    index: TorchIndex
+
+    @property
+    def points(self) -> Float:
+        return self.index.points
+
+    def nearest(self, queries: Float, k: int) -> tuple[Float, Int]:
+        _check_queries(queries, k, self.points)
+        return self.index.nearest(queries, k)
 
     def arrays(self) -> dict[str, Any]:
         return {"points": self.points}
@@ -292,12 +325,16 @@ def _check_counts(**counts: Any) -> None:
             raise ValueError(f"{name} must be a whole number, 1 or more, got {value!r}.")
 
 
-def _search_batches(search: Any, queries: Float, k: int, points: Float) -> tuple[Float, Int]:
+def _check_queries(queries: Float, k: int, points: Float) -> None:
     if queries.ndim != 2 or queries.shape[1] != points.shape[1] or not np.isfinite(queries).all():
         raise ValueError(
             f"queries must be finite numbers in the {points.shape[1]} columns of the points, got shape {queries.shape}."
         )
     _check_counts(k=k)
+
+
+def _search_batches(search: Any, queries: Float, k: int, points: Float) -> tuple[Float, Int]:
+    _check_queries(queries, k, points)
     parts = [slice(start, start + _QUERIES) for start in range(0, len(queries), _QUERIES)]
     distances = np.full((len(queries), k), np.inf, dtype=np.float32)
     ids = np.full((len(queries), k), -1, dtype=np.int64)
@@ -320,78 +357,3 @@ def _search_batches(search: Any, queries: Float, k: int, points: Float) -> tuple
 def _use_one_thread() -> None:
     # In FAISS this concerns the calling thread alone.
     faiss.omp_set_num_threads(1)
-
-
-# All arrays that an index may consist of.
-_ARRAYS = ("centres", "points")
-
-
-def save_index(index: Index, folder: str | Path) -> None:
-    """Write the arrays of an index into a folder, in place of an earlier index.
-
-    Parameters
-    ----------
-    index : Index
-        What ``build`` of a search returned.
-    folder : str or Path
-        The folder; made if it does not exist.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> import numpy as np
-    >>> from caliope.behaviour import Exact, save_index
-    >>> with TemporaryDirectory() as folder:
-    ...     save_index(Exact().build(np.zeros((5, 2))), folder)
-    ...     print([file.name for file in Path(folder).iterdir()])
-    ['points.npy']
-    """
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    for name in _ARRAYS:
-        (Path(folder) / f"{name}.npy").unlink(missing_ok=True)
-    for name, array in index.arrays().items():
-        np.save(Path(folder) / f"{name}.npy", array)
-
-
-def load_index(search: Search, folder: str | Path) -> Index:
-    """Open an index that :func:`save_index` wrote; its arrays stay on disk, memory-mapped.
-
-    Parameters
-    ----------
-    search : Exact, InvertedLists or RandomProjections
-        The search that built it.
-    folder : str or Path
-        The folder.
-
-    Returns
-    -------
-    Index
-        Its ``nearest(queries, k)`` searches the points.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> import numpy as np
-    >>> from caliope.behaviour import Exact, load_index, save_index
-    >>> with TemporaryDirectory() as folder:
-    ...     save_index(Exact().build(np.array([[0.0], [1.0]])), folder)
-    ...     print(load_index(Exact(), folder).nearest(np.array([[0.9]], dtype=np.float32), k=1)[1])
-    [[1]]
-    """
-    files = {name: Path(folder) / f"{name}.npy" for name in _ARRAYS}
-    if not files["points"].exists():
-        raise FileNotFoundError(f"{folder} holds no index: it has no points.npy.")
-    arrays = {
-        name: np.load(file, mmap_mode="r", allow_pickle=False)
-        for name, file in files.items()
-        if file.exists()
-    }
-    shapes = {name: (x.dtype.name, x.ndim, x.shape[-1]) for name, x in arrays.items()}
-    if set(shapes.values()) != {("float32", 2, arrays["points"].shape[-1])}:
-        kinds = ", ".join(f"{name} {x.dtype} {x.shape}" for name, x in arrays.items())
-        raise ValueError(
-            f"{folder} holds no index that save_index wrote: its arrays must be float32 tables with equal numbers of "
-            f"columns, got {kinds}."
-        )
-    return search.restore(arrays)
