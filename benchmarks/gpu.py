@@ -110,20 +110,20 @@ def neighbours(n: int, sample: int, device: str) -> bool:
 
 def self_join(index: Any, points: Any) -> None:
     with torch.inference_mode():
-        for part in points.split(index._table.rows_at_once(K)):
-            index.nearest_on_device(part, K)
+        for part in points.split(index.table.rows_at_once(K)):
+            index.table.nearest(part, K)
 
 
 def product_rate(index: Any, device: str) -> float:
     """Print the rates of plain products of the same shape, in 1e12 operations per second; return the best."""
-    table = index._table
+    table = index.table
     rows = min(table.rows_at_once(K), len(index.points))
     full = torch.zeros((len(table.rounded), D), device=device)
     halves = table.rounded.half()
     calls: dict[str, Callable[[], Any]] = {"float32": lambda: full[:rows] @ full.T}
     if device.startswith("cuda"):
-        calls["half, summed in float32"] = lambda: torch.mm(halves[:rows], halves.T, out_dtype=torch.float32)
         calls["tf32"] = calls["float32"]
+        calls["half"] = lambda: halves[:rows] @ halves.T
     found = {}
     for name, call in calls.items():
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
@@ -135,16 +135,16 @@ def product_rate(index: Any, device: str) -> float:
 
 def steps(index: Any, points: Any, device: str) -> None:
     """Print how long the steps of a search take, for all queries."""
-    table, n = index._table, len(points)
+    table, n = index.table, len(points)
     part = points[: table.rows_at_once(K)]
-    fetched, times = K + max(32, K // 3), n / len(part)
+    fetched, times = table.fetch(K), n / len(part)
     with torch.inference_mode():
-        rounded = (part * table.scale).half().float()
-        _, candidates = table._candidates(rounded, fetched)
+        rounded = (part * table.scale).half()
+        _, candidates = table.candidates(rounded, fetched)
         calls = {
-            "product": lambda: table._multiply(rounded),
-            "candidates": lambda: table._candidates(rounded, fetched),
-            "ranking": lambda: table._rank(part, candidates, K),
+            "product": lambda: table.multiply(rounded),
+            "candidates": lambda: table.candidates(rounded, fetched),
+            "ranking": lambda: table.rank(part, candidates, K),
             "search": lambda: table.search(part, K, fetched),
         }
         took = {name: times * seconds(call, device) for name, call in calls.items()}

@@ -85,8 +85,7 @@ def test_only_ties_are_looked_at_again(different, expected, monkeypatch):
     x, asked = make_points("normal"), []
     x = x[np.arange(3000) % different]
     index = TorchIndex(x, "cpu")
-    index.nearest(x[:1], 10)
-    table = type(index._table)
+    table = type(index.table)
     for name in ("search", "compare_all"):
         plain = getattr(table, name)
 
@@ -103,9 +102,8 @@ def test_what_the_first_look_calls_certain_is_right():
     """Few candidates: what cannot be told from products is said to be uncertain."""
     x = make_points("clustered")
     index = TorchIndex(x, "cpu")
-    index.nearest(x[:1], 10)
     queries = torch.tensor(x[:300])
-    squared, _, certain = index._table.search(queries, 10, 10)
+    squared, _, certain = index.table.search(queries, 10, 10)
     expected = torch.tensor(np.sort(((x[:300, None] - x) ** 2).sum(axis=2), axis=1)[:, :10])
     wrong = (squared - expected).abs().amax(dim=1) > 1e-5 * expected[:, -1]
     assert not (wrong & certain).any()
