@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from caliope._audit._benchmark import ColumnStrength, compare_strength
+from caliope._audit._contents import LogContents
 from caliope._audit._placebo import Placebo
 from caliope._audit._reach import Reach
 from caliope._audit._requirements import Requirement, check_requirements
@@ -60,6 +61,8 @@ class Audit:
         The difference with the policy in a growing share of the decisions; None where the target is practice itself.
     support : Support
         Regions of the states in which practice leaves no choice; ``support.restrict(target)`` keeps out of them.
+    contents : LogContents
+        What the log holds: trajectories, lengths, outcome, actions, and state columns with their gaps.
     summary : AuditSummary
         Weights over time, overlap, actions, ratios and confounding bounds, for the report.
     evidence : Evidence
@@ -98,6 +101,7 @@ class Audit:
     breakdown: Breakdown
     benchmark: tuple[ColumnStrength, ...]
     reach: Reach | None
+    contents: LogContents
     summary: AuditSummary
     evidence: Evidence
     data: Trajectories
@@ -295,6 +299,7 @@ class Audit:
             "headline": self.headline.to_dict(),
             "gain": self.gain.to_dict(),
             "practice": self.practice.to_dict(),
+            "contents": self.contents.to_dict(),
             "estimates": self.table.to_dict(),
             "behaviour": self.comparison.to_dict(),
             "placebo": self.placebo.to_dict(),

@@ -11,6 +11,7 @@ from caliope._audit._answers import Answers
 from caliope._audit._basis import Basis, gather_basis
 from caliope._audit._choices import benchmark, comparable_values, try_others
 from caliope._audit._compare import name_facts, random_stream
+from caliope._audit._contents import describe_log
 from caliope._audit._estimates import check_estimates, estimate_all, include_changes, include_unseen
 from caliope._audit._given_order import in_given_order
 from caliope._audit._inputs import Question
@@ -73,6 +74,7 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
         confounding = breakdown(capped)
         strength = benchmark(data, basis.target) if inputs.logged is None else ()
     with begin("summarising"):
+        contents = describe_log(data, gamma=inputs.gamma)
         summary = summarise(
             data,
             capped,
@@ -109,6 +111,7 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
         reach=reach,
         subgroups=subgroups,
         support=support,
+        contents=contents,
         summary=summary,
         evidence=capped,
         data=data,
