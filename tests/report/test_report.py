@@ -20,6 +20,9 @@ from caliope.plots._figures import label_text, label_texts
 from caliope.report import report_html, write_report
 from caliope.report._behaviour import placebo_section
 from caliope.report._blocks import Codes, Text, as_sentence, grid
+from caliope.report._checklist import checklist_section
+from caliope.report._contents import contents_section
+from caliope.report._page import _sections
 from caliope.report._sensitivity import codes_section, confounding_section, limits_section
 from caliope.report._verdict import value_texts
 from caliope.report._weights import actions_section, factor_names, overlap_section
@@ -354,6 +357,54 @@ def test_names_from_the_data_cannot_break_out(strange):
     known |= {"summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "footer"}
     known |= {"svg", "g", "path", "defs", "use", "text", "clippath", "rect", "tspan"}
     assert {tag for tag, _ in parsed.tags} <= known
+
+
+def test_the_first_screen_answers_in_rates_and_shows_practice_against_the_policy(near, far):
+    verdict, *_ = _sections(near)
+    kinds = [type(block).__name__ for block in verdict.blocks]
+    assert kinds[:5] == ["Banner", "Text", "Picture", "Facts", "Text"]
+    assert verdict.pictures[0].name == "answer"
+    # The returns of the ward are 0 or 1: of 100 trajectories as many have a 1 as 100 times the mean.
+    said = re.match(r"Of 100 trajectories in this log, ([0-9.]+) had a return of 1", verdict.blocks[1].text)
+    assert near.contents.rate == np.mean(near.data.returns(1.0))
+    assert abs(float(said[1]) - 100 * near.contents.rate) <= 0.05
+    low, high = (float(Decimal(end) * 100) for end in near.headline.interval.ends)
+    assert f"of 100 ({low:g} to {high:g}), a difference of" in verdict.blocks[1].text
+    refused = _sections(far)[0].blocks[1].text
+    assert "(" not in refused  # an interval that is withheld is not given as a rate either
+
+
+def test_outcomes_with_a_unit_are_not_rates(near):
+    about = replace(near.settings.about, outcome="spending", outcome_unit="euros")
+    named = replace(near, settings=replace(near.settings, about=about))
+    text = _sections(named)[0].blocks[1].text
+    assert text.startswith(
+        f"In this log the spending per trajectory was {value_texts(near)[1]} euros on average."
+    )
+
+
+def test_the_page_shows_what_the_log_holds(near):
+    section = contents_section(near)
+    lengths, actions, columns = section.blocks[1:]
+    assert lengths.rows[0][:2] == ("decisions per trajectory", near.data.lengths.mean())
+    assert [row[1] for row in actions.rows] == np.bincount(near.data.actions).tolist()
+    assert [row[0] for row in columns.rows] == list(near.data.feature_names)
+    assert "All trajectories ended, as stated. 6.8% of the decisions have a reward" in section.blocks[0].text
+    unsaid = replace(near, contents=replace(near.contents, cut_off=None))
+    assert "Nobody said whether trajectories ended" in contents_section(unsaid).blocks[0].text
+
+
+def test_the_checklist_says_what_the_audit_knows_and_what_is_left(near):
+    (_, table) = checklist_section(near).blocks
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["Question"][1] == "not stated"
+    assert rows["Estimates"][1] == f"difference {near.gain.text}; value {near.headline.text}"
+    assert rows["Missing data"] == (
+        "TARGET; TRIPOD+AI 11",
+        "0 of 1 state columns have gaps",
+        "why values are missing",
+    )
+    assert all(answer for _, answer, _ in rows.values())
 
 
 CLINICAL = ("patient", "drug", "vasopressor", "fluid", "dose", "sofa", "clinic", "doctor", "sepsis")

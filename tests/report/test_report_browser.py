@@ -92,6 +92,14 @@ def test_the_verdict_is_on_the_first_screen_of_a_phone(browser, pages):
     assert page.evaluate("document.querySelector('.banner').getBoundingClientRect().top") < 500
 
 
+@pytest.mark.parametrize(("width", "end"), [(1280, 900), (390, 844)])
+def test_the_first_screen_holds_the_verdict_and_its_picture(browser, pages, width, end):
+    for name in AUDITS:
+        page = Page(browser, pages[name], width=width, dark=False)
+        place = "document.querySelector('#figure-answer svg').getBoundingClientRect()"
+        assert page.evaluate(f"{place}.bottom") <= end, name
+
+
 def test_a_phone_shows_the_verdict_of_every_estimator_and_whole_captions(browser, pages):
     page = Page(browser, pages["near"], width=360, dark=False)
     # The table of estimators: its verdicts stand beside the values, inside the window.

@@ -134,7 +134,10 @@ class AuditSettings:
     about: About = field(default_factory=About)
     answers: Mapping[str, str] = field(default_factory=dict)
     worst: float | None = None
-    weights: str = "capped at the mean times sqrt(n) / 3 where a row says so"
+    weights: str = (
+        "of the estimate and its difference: marginalised (regressed on state and time, out of fold), then capped; of "
+        "other rows: as they are, or capped where the row says so. A cap is the mean times sqrt(n) / 3"
+    )
     source: Mapping[str, str] = field(default_factory=dict)
     n_clusters: int | None = None
     all_recorded: bool = False

@@ -206,10 +206,10 @@ class Section:
 
     @property
     def groups(self) -> list[tuple[Any, ...]]:
-        """The blocks, neighbouring pictures together: they stand beside each other where there is room."""
+        """The blocks, neighbouring pictures and numbers together: they stand beside each other where there is room."""
         found: list[tuple[Any, ...]] = []
         for block in self.blocks:
-            beside = found and isinstance(block, Picture) and isinstance(found[-1][-1], Picture)
+            beside = found and isinstance(block, Picture | Facts) and isinstance(found[-1][-1], Picture)
             if beside:
                 found[-1] = (*found[-1], block)
             else:

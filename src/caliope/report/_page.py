@@ -11,6 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from caliope._audit._result import Audit
 from caliope.report._behaviour import behaviour_section, placebo_section, reliability_section
 from caliope.report._blocks import Section, as_sentence
+from caliope.report._checklist import checklist_section
+from caliope.report._contents import contents_section
 from caliope.report._numbers import numbers_json
 from caliope.report._sensitivity import (
     codes_section,
@@ -32,6 +34,7 @@ _SECTIONS: tuple[Callable[[Audit], Section], ...] = (
     value_section,
     subgroup_section,
     limits_section,
+    contents_section,
     behaviour_section,
     reliability_section,
     weights_section,
@@ -43,6 +46,7 @@ _SECTIONS: tuple[Callable[[Audit], Section], ...] = (
     confounding_section,
     settings_section,
     words_section,
+    checklist_section,
 )
 
 

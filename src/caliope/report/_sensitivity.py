@@ -204,9 +204,17 @@ def _unsupported(audit: Audit) -> tuple[str, ...]:
         f"That the result holds elsewhere or later. Other {units} and other decision makers were not in the log.",
         "That there is no unmeasured confounder. No computation on the log can show this. The section on unmeasured "
         "confounding says how strong one would have to be.",
-        "That the interval covers every error. Confidence intervals cover sampling error only, not the error of the "
-        "fitted behaviour model or values.",
+        f"That the interval covers every error. {_covered(audit)}",
         "Anything about actions that were never taken in such states.",
+    )
+
+
+def _covered(audit: Audit) -> str:
+    """What the interval of the estimate includes, and what it does not."""
+    fitted = "the values" if audit.settings.propensities_logged else "the behaviour model and the values"
+    return (
+        "It includes sampling error, at least that of the plain weights, and what marginalising and capping them "
+        f"moved. What fitting {fitted} to another log would change is not in it."
     )
 
 

@@ -9,7 +9,7 @@ from caliope import plots
 from caliope._audit._result import Audit
 from caliope.checks._registry import Verdict
 from caliope.report._blocks import as_sentence
-from caliope.report._verdict import TITLES, facts_of, reach_figure
+from caliope.report._verdict import TITLES, answer_figure, facts_of
 
 _COLOURS: dict[Verdict, str] = {"trust": "#1a7f37", "caution": "#9a6700", "do not trust": "#cf222e"}
 _MOST = 6  # findings
@@ -52,8 +52,6 @@ def snippet_html(audit: Audit) -> str:
 
 def _figure(audit: Audit) -> str:
     """The figure without header and metadata, on white: its letters are black."""
-    if audit.reach is None:
-        return ""
-    text = plots.svg(reach_figure(audit.reach))
+    text = plots.svg(answer_figure(audit))
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     return f"<div style='background: white; max-width: 30em'>{text}</div>"

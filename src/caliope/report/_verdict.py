@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from caliope.report._blocks import (
     Fact,
     Facts,
     Grid,
+    Picture,
     Reasons,
     Section,
     Text,
@@ -55,35 +57,62 @@ _LEVELS: Mapping[Level, str] = {
     "caution": "Reservations",
     "note": "How the number was made",
 }
+_ANSWER = 1.7  # inches of the height of the first picture
 _MORE_DIGITS = 5  # at most, than the intervals deserve
 
 
 def verdict_section(audit: Audit) -> Section:
-    """Whether to believe the estimate, the three numbers that matter, and every reason."""
+    """The question, whether to believe the estimate, one picture and three numbers; then every reason."""
     title, text = TITLES[audit.verdict]
     by_level = {level: tuple(f for f in audit.findings if f.level == level) for level in _LEVELS}
     reasons = [Reasons(_LEVELS[level], found) for level, found in by_level.items() if found]
-    question = audit.settings.question
+    question, required = audit.settings.question, tuple(f"Required: {x.text}." for x in audit.requirements)
     blocks = (
-        Banner(audit.verdict, title, " ".join((*_condition(audit), text))),
         *((Text(f"The question: {question}"),) if question else ()),
+        Banner(audit.verdict, title, _condition(audit) or text),
+        Text(_rates(audit) or _means(audit)),
+        answer_picture(audit),
         facts_of(audit),
-        Text(_sentence(audit)),
-        *(
-            (Bullets(tuple(f"Required: {x.text}." for x in audit.requirements)),)
-            if audit.requirements
-            else ()
-        ),
+        Text(_meaning(audit)),
+        *((Text(" ".join(filter(None, (text, audit.strength_text())))),) if _condition(audit) else ()),
+        *((Bullets(required),) if required else ()),
         *reasons,
     )
     return Section("verdict", "Verdict", "The verdict", blocks)
 
 
-def _condition(audit: Audit) -> tuple[str, ...]:
-    """What must hold for the estimate to be right, as sentences before others."""
-    if audit.verdict != "trust":
-        return ()
-    return tuple(filter(None, (as_sentence(audit.headline.verdict_text), audit.strength_text())))
+def _condition(audit: Audit) -> str:
+    """What must hold for an estimate that is trusted, as a sentence; empty for others."""
+    return as_sentence(audit.headline.verdict_text) if audit.verdict == "trust" else ""
+
+
+def answer_picture(audit: Audit) -> Picture:
+    """Current practice against the new policy, each with its interval."""
+    caption = f"With {percent(audit.headline.interval.level)} confidence intervals."
+    if audit.headline.withheld:
+        caption = "Grey: not to be believed, and without an interval."
+    data = grid("Current practice and the new policy", [_record(row) for row in _both(audit)])
+    label = "Current practice against the new policy"
+    return picture("answer", answer_figure(audit), label=label, caption=caption, data=data)
+
+
+def answer_figure(audit: Audit) -> Any:
+    """The drawing of it."""
+    rows = [row for row in _both(audit) if np.isfinite(row.value)]
+    figure, axis = panel(height=_ANSWER)
+    axis.axvline(audit.practice.value, color=PRACTICE, linestyle="--", linewidth=0.9, zorder=1)
+    plots.estimates(rows, axis, colours={audit.practice.name: PRACTICE})
+    name_rows(axis, [row.label for row in rows])
+    axis.set(xlabel=label_text(audit.settings.about.value_label(audit.data.unit)))
+    return figure
+
+
+def _both(audit: Audit) -> list[Estimate]:
+    """Current practice and the new policy, by the names that a reader knows."""
+    names = ("Current practice", audit.settings.about.policy_label)
+    return [
+        replace(row, label=name) for row, name in zip((audit.practice, audit.headline), names, strict=True)
+    ]
 
 
 def facts_of(audit: Audit) -> Facts:
@@ -146,27 +175,64 @@ def sign_of_gain(audit: Audit) -> int | None:
     return 1 if ends.low > 0 else -1 if ends.high < 0 else 0
 
 
-def _sentence(audit: Audit) -> str:
-    """The result in words, weaker where the verdict is."""
-    about = audit.settings.about
-    policy, practice, gain = map(about.with_unit, value_texts(audit))
-    name = f"the new policy ({about.policy})" if about.policy else "the new policy"
-    start = (
-        f"The {audit.data.units} in this log returned {practice} on average. For {name} the estimate is "
-        f"{policy}, a difference of {gain}."
-    )
+def _meaning(audit: Audit) -> str:
+    """What the numbers say about the policy, weaker where the verdict is."""
     if audit.verdict == "do not trust":
-        why = "For the reasons below, this says more about the log than about the policy."
-        return f"{start} {why} {audit.range_text()}"
+        return (
+            f"For the reasons below, this says more about the log than about the policy. {audit.range_text()}"
+        )
     if not _quotable(audit):
-        return f"{start} That difference should not be believed, even if the estimate itself may be used."
+        return "The difference should not be believed, even if the estimate itself may be used."
     meanings = {
         1: "The interval of the difference lies above 0: chance alone hardly explains it.",
         -1: "The interval of the difference lies below 0: the new policy seems to be worse.",
         0: "The interval of the difference contains 0: the log does not show which policy is better.",
         None: "There is no interval for the difference.",
     }
-    return f"{start} {meanings[sign_of_gain(audit)]}"
+    return meanings[sign_of_gain(audit)]
+
+
+def _means(audit: Audit) -> str:
+    """Practice, estimate and difference in the unit of the outcome."""
+    about = audit.settings.about
+    policy, practice, gain = map(about.with_unit, value_texts(audit))
+    first = f"The {audit.data.units} in this log returned {practice} on average."
+    if about.outcome:
+        first = f"In this log the {about.outcome} per {audit.data.unit} was {practice} on average."
+    return f"{first} For {_named(audit)} the estimate is {policy}, a difference of {gain}."
+
+
+def _rates(audit: Audit) -> str:
+    """The same for outcomes of 0 and 1, per 100 trajectories; empty for others, and where another unit was given."""
+    about = audit.settings.about
+    texts = [_per_100(text) for text in value_texts(audit)]
+    if audit.contents.rate is None or about.outcome_unit or None in texts:
+        return ""
+    policy, practice, gain = texts
+    outcome = f"the outcome 1 ({about.outcome})" if about.outcome else "a return of 1"
+    return (
+        f"Of 100 {audit.data.units} in this log, {practice} had {outcome}. For {_named(audit)} the estimate is "
+        f"{policy} of 100{_ends_per_100(audit.headline)}, a difference of {gain}{_ends_per_100(audit.gain)}."
+    )
+
+
+def _per_100(text: str) -> str | None:
+    """A rate as it is printed, per 100; None for what is no plain number."""
+    try:
+        number = Decimal(text).scaleb(2)
+    except InvalidOperation:
+        return None
+    return f"{number:f}" if number.is_finite() else None
+
+
+def _ends_per_100(row: Estimate) -> str:
+    ends = [_per_100(text) for text in row.interval.ends]
+    return "" if row.withheld or None in ends else f" ({ends[0]} to {ends[1]})"
+
+
+def _named(audit: Audit) -> str:
+    name = audit.settings.about.policy
+    return f"the new policy ({name})" if name else "the new policy"
 
 
 def value_section(audit: Audit) -> Section:
