@@ -65,6 +65,11 @@ class Folder:
                 opened.seek(size)
                 opened.write(digest)
             part.replace(file)
+        except OSError as error:
+            raise OSError(
+                f"{file.name} could not be written to the folder for work {self.path} ({error.strerror or error}): "
+                "what was finished before is kept. Make room, or name another folder."
+            ) from error
         finally:
             part.unlink(missing_ok=True)
 

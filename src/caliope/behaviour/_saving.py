@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, is_zipfile
 
+from caliope._files import written_whole
 from caliope._simple_policies import TabularPolicy, UniformPolicy
 from caliope.behaviour._calibrated import CalibratedPolicy
 from caliope.behaviour._calibrators import Chain, Isotonic, Shrinkage, Steps, Temperature, VectorScaling
@@ -118,7 +119,8 @@ def save_model(model: Any, path: str | Path, *, encoder: Encoder | None = None) 
             f"this {type(model).__name__} contains types that load_model would refuse: {', '.join(unknown)}. Nothing "
             "was written. Save the fitted model itself, without functions, classes or data of your own."
         )
-    Path(path).write_bytes(content)
+    with written_whole(path) as beside:
+        beside.write_bytes(content)
 
 
 def load_model(path: str | Path, *, trees: bool = False) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from caliope._files import written_whole
 from caliope.cli._console import one_line_errors
 
 # Nothing heavy is imported here: --help must answer at once.
@@ -123,7 +124,8 @@ def mistakes(**given: Any) -> None:
             resources=Resources(given["memory"]),
             progress=lambda name: click.echo(f"{name} ...", err=True),
         )
-        table.to_frame().write_csv(given["out"])
+        with written_whole(given["out"]) as beside:
+            table.to_frame().write_csv(beside)
     click.echo(table.grid())
 
 

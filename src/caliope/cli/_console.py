@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 DISTRUSTED, UNMET, BAD_INPUT, INTERRUPTED = 3, 4, 2, 130
 _EXPECTED = (ValueError, TypeError, ImportError, OSError, MemoryError)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _A_DAY = 86_400.0  # seconds; speed is estimated from all stages, and one stage may take hours
 
 
@@ -51,6 +53,8 @@ def _error_text(error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
         text = f"{error.strerror}: {error.filename}. Check the path."
+    elif isinstance(error, OSError) and error.errno in _FULL:
+        text = f"{error.strerror}. Make room, also where temporary files are kept (TMPDIR)."
     text = " ".join(text.split()) or type(error).__name__
     if isinstance(error, _EXPECTED):
         return text

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from caliope._files import written_whole
 from caliope.cli._console import check_writable, one_line_errors, open_report, show_progress
 from caliope.cli._evaluate import FAIL_ON, QUIET, judge
 
@@ -173,10 +174,11 @@ def simulate(
     check_writable(path)
     log = DOMAINS[domain](trajectories, seed, gamma)
     frame = log.to_frame(propensities=propensities)
-    if path.suffix.lower() == ".csv":
-        frame.write_csv(path, float_precision=_DECIMALS)
-    else:
-        frame.write_parquet(path)
+    with written_whole(path) as beside:
+        if path.suffix.lower() == ".csv":
+            frame.write_csv(beside, float_precision=_DECIMALS)
+        else:
+            frame.write_parquet(beside)
     click.echo(f"Written: {path}, {trajectories} trajectories with {frame.height} decisions.")
     click.echo(
         f"True values at a discount of {gamma:g}: current practice {log.practice:.4g}, new policy {log.target:.4g}."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from caliope._files import written_whole
 from caliope.clinical._settings import CohortSettings
 
 if TYPE_CHECKING:
@@ -97,13 +98,16 @@ class Cohort:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         written = [target]
-        self.rows.write_parquet(target, compression="zstd")
+        with written_whole(target) as part:
+            self.rows.write_parquet(part, compression="zstd")
         for name in ("flow", "missingness", "quality"):
             beside = target.with_suffix(f".{name}.csv")
-            getattr(self, name).write_csv(beside)
+            with written_whole(beside) as part:
+                getattr(self, name).write_csv(part)
             written.append(beside)
         beside = target.with_suffix(".json")
-        beside.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+        with written_whole(beside) as part:
+            part.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
         return [*written, beside]
 
     def to_dict(self) -> dict[str, Any]:

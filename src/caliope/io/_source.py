@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from caliope._ragged import Float
 from caliope.io._columns import WIDE, Roles, Types, refuse_duplicates
 from caliope.io._csv import infer_types, interpret, open_csv
 from caliope.io._dialect import read_dialect
+from caliope.io._intact import watch
 from caliope.io._stdin import STDIN, spool
 
 _IN_WORDS = {
@@ -65,13 +66,14 @@ class _InMemory:
 
 
 @contextmanager
-def _reading(label: str, explain: Callable[[], None] = lambda: None) -> Iterator[None]:
+def _reading(label: str, *explain: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, nw.exceptions.NarwhalsError, pl.exceptions.PanicException) as error:
-        # A panic of polars is no Exception.
-        with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            explain()
+        for clearer in explain:
+            # A panic of polars is no Exception.
+            with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException):
+                clearer()
         # The other lines name options that read_table does not have.
         what = str(error).split("\n", 1)[0]
         what = _IN_WORDS.get(what, what)
@@ -107,6 +109,8 @@ class _Part:
     whole: pl.LazyFrame | None = None
     # What was found out about the file and should be said.
     note: str = ""
+    # Raises if the file was written to since it was opened.
+    unchanged: Callable[[], None] = lambda: None
 
     @cached_property
     def types(self) -> nw.Schema:
@@ -120,7 +124,7 @@ class _Part:
             # Asks for all columns.
             empty = pl.any_horizontal(pl.all().is_null()).alias(f"some of {names} is empty")
             query = self.whole.select(*names, empty)
-        with _reading(self.label, self.explain):
+        with _reading(self.label, self.explain, self.unchanged):
             found = query.collect(engine="streaming").select(names)
         fingerprint = _Fingerprint()
         fingerprint.add(found)
@@ -133,12 +137,13 @@ class _Part:
         found = _Fingerprint()
         # In the table's own order: a query that also reorders columns runs a gigabyte ahead of its reader.
         query = self.query.select([name for name in self.types if name in {*keys, *columns}])
-        with _reading(self.label, self.explain):
+        with _reading(self.label, self.explain, self.unchanged):
             for batch in query.collect_batches(chunk_size=_BATCH_ROWS, lazy=True):
                 found.add(batch.select(keys))
                 if found.rows > expected.rows:
                     break
                 yield batch
+        self.unchanged()
         if found != expected:
             raise ValueError(
                 f"{self.label} gave other rows, or another order of rows, when it was read a second time. "
@@ -277,7 +282,8 @@ def _scan(paths: Sequence[Path], roles: Roles) -> _Scanned:
     reader, parts = _reader_of(paths), []
     for path in paths:
         with _reading(str(path)):
-            parts.append(reader(path, roles))
+            unchanged = watch(path)
+            parts.append(replace(reader(path, roles), unchanged=unchanged))
     _refuse_lacking(parts, roles)
     if reader is _scan_csv:
         return _Scanned(tuple(parts), lambda keys: interpret(keys, roles))

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from caliope._audit._result import Audit
+from caliope._files import written_whole
 from caliope.report._behaviour import behaviour_section, placebo_section, reliability_section
 from caliope.report._blocks import Section, as_sentence
 from caliope.report._checklist import checklist_section
@@ -189,6 +190,5 @@ def _environment() -> Any:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all: a reader never meets half a page."""
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    with written_whole(path) as beside:
+        beside.write_text(text, encoding="utf-8")
