@@ -176,6 +176,32 @@ def compare_all(
         print(f"{label:<62}{times:>6.1f}x{TARGET:>6.0f}x   {said:6}   {slow * 1e3:.0f} : {seconds * 1e3:.1f}")
 
 
+def show_parts(data: dict[str, Any], e: Evidence) -> None:
+    """Print what takes the time of ours: how long each part alone would take."""
+    import numpy as np
+
+    from benchmarks.estimators import race
+    from caliope.uncertainty._resampling import count_blocks
+
+    def draw() -> list[Any]:
+        rng = np.random.default_rng(0)
+        return [rng.integers(len(e), size=len(e), dtype=np.uint32) for _ in range(DRAWS)]
+
+    drawn = draw()
+    parts = {
+        "gathering from the tables, with every check": lambda: gathered(data),
+        f"{DRAWS} draws of {len(e)} trajectories: random numbers alone": draw,
+        "counting the drawn trajectories alone": lambda: [np.bincount(x, minlength=len(e)) for x in drawn],
+        "counts of all draws, as columns of floats": lambda: [
+            *count_blocks(len(e), DRAWS, rng=np.random.default_rng(0))
+        ],
+        "counts and the sums of all six": lambda: our_intervals(fresh(e)),
+    }
+    print(f"\n{'parts of ours':<62}{'ms':>7}")
+    for name, seconds in zip(parts, race(*parts.values(), repetitions=5), strict=True):
+        print(f"{name:<62}{seconds * 1e3:>7.1f}")
+
+
 def compare_widths(data: dict[str, Any], e: Evidence) -> None:
     """Print the widths of the intervals: theirs does not normalise anew."""
     from benchmarks.estimators import SIX
@@ -213,6 +239,7 @@ def measure() -> int:
         from_the_tables=lambda: our_intervals(gathered(data)),
         from_the_tables_with_diagnostics=lambda: estimate(gathered(data), *SIX, n_draws=DRAWS, rng=0),
     )
+    show_parts(data, e)
     compare_widths(data, e)
     return int(not agree)
 

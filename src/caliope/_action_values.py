@@ -63,11 +63,12 @@ def action_values(q: Any, data: Trajectories) -> Values | None:
         )
 
     def values(rows: slice, actions: Any, target: TargetChunk) -> tuple[Float, Float]:
+        share, new = (1.0, target.all_actions) if target.mixed_in is None else target.mixed_in
+        # First all values in order, which brings them into the cache, then those of the logged actions.
+        v = np.vecdot(new, table[rows])
         q = at_actions(table[rows], actions)
         if target.mixed_in is not None:
-            share, new = target.mixed_in
-            return q, (1 - share) * q + share * np.vecdot(new, table[rows])
-        v = np.vecdot(target.all_actions, table[rows])
+            return q, (1 - share) * q + share * v
         return q, v if target.tilted is None else v + target.tilted * (q - v)
 
     return values

@@ -28,6 +28,8 @@ from caliope.checks._log import STEPS, behaviour_findings
 
 # Steps predicted together: 25 actions in float64 are 52 MB.
 _ROWS = 1 << 18
+# Entries of a table read together: they stay in the cache of the processor, and are read from memory once.
+_CACHED = 1 << 19
 # Over ten steps, one trajectory in ten would meet an action without support.
 _UNSUPPORTED_ISSUE = 0.01
 
@@ -103,7 +105,8 @@ def gather(
     behaviour_probs = read("behaviour", behaviour, data)
     columns = _Columns(data, q is not None, examined=not (known or logged))
     target_probs, values = _target_probs(target, data, logged=logged), action_values(q, data)
-    for rows in _chunks(data.n_steps):
+    predicted = any(_is_live(x) for x in (target, behaviour, q))
+    for rows in _chunks(data.n_steps, _ROWS if predicted else max(1, _CACHED // data.n_actions)):
         columns.fill(rows, behaviour_probs(rows), target_probs, values)
     columns.check_support()
     columns.settle()
@@ -133,20 +136,19 @@ class _Columns:
     def __init__(self, data: Trajectories, with_values: bool, *, examined: bool) -> None:
         n = data.n_steps
         self.data, self.log_ratio, self.unsupported = data, np.empty(n), np.zeros(n)
+        self.behaviour = np.empty(n)
         self.q: Float | None = np.empty(n) if with_values else None
         self.v: Float | None = np.empty(n) if with_values else None
         self.never = np.bincount(data.actions, minlength=data.n_actions) == 0
-        self.missing = np.zeros(n, dtype=bool)
         self.sample = data.layout.rows_of(data.subsample(STEPS)) if examined else np.empty(0, dtype=np.int64)
         self.sampled: list[Float] = []
 
     def fill(self, rows: slice, b: Float, target_probs: TargetProbs, values: Values | None) -> None:
         actions = self.data.actions[rows]
         b_logged = b if b.ndim == 1 else at_actions(b, actions)
-        self.missing[rows] = b_logged <= 0
         target = target_probs(rows, b, b_logged)
-        with np.errstate(divide="ignore"):
-            self.log_ratio[rows] = np.log(target.at_logged) - np.log(np.where(b_logged > 0, b_logged, 1.0))
+        # Their logarithms are taken at the end, all at once.
+        self.behaviour[rows], self.log_ratio[rows] = b_logged, target.at_logged
         self.unsupported[rows] = self._unsupported_mass(b, b_logged, target)
         if values is not None and self.q is not None and self.v is not None:
             self.q[rows], self.v[rows] = values(rows, actions, target)
@@ -158,20 +160,24 @@ class _Columns:
         """Sum the target probabilities of actions without support, (m,)."""
         part = target.needs_support
         if b.ndim == 1:
+            # Where every action was taken there is nothing to sum.
+            mass = part @ self.never.astype(np.float64) if self.never.any() else np.zeros(len(part))
             # A logged probability of 1 leaves none for any other action.
-            others = np.maximum(part.sum(axis=1) - target.at_logged, 0.0)
-            return np.where(b_logged >= 1 - 1e-9, others, part @ self.never)
+            sure = np.flatnonzero(b_logged >= 1 - 1e-9)
+            mass[sure] = np.maximum(part[sure].sum(axis=1) - target.at_logged[sure], 0.0)
+            return mass
         # An action that was never taken, and that the model hardly expects in the whole log, has none either.
         return np.vecdot(part, (b == 0) | (self.never & (b < 0.01 / self.data.n_steps)))
 
     def check_support(self) -> None:
         """Raise if a logged action has behaviour probability 0."""
-        if not self.missing.any():
+        missing = self.behaviour <= 0
+        if not missing.any():
             return
-        first = int(np.argmax(self.missing))
+        first = int(np.argmax(missing))
         i = self.data.layout.owner[first]
         raise SupportError(
-            f"behaviour gives probability 0 to {int(self.missing.sum())} of {self.data.n_steps} logged actions "
+            f"behaviour gives probability 0 to {int(missing.sum())} of {self.data.n_steps} logged actions "
             f"(first: action {self.data.actions[first]} in trajectory {self.data.ids[i]}, step "
             f"{first - self.data.offsets[i]}). They were taken, so the model is wrong there. Shrink it towards the "
             "marginal frequencies, e.g. mix(behaviour, DummyClassifier(strategy='prior').fit(...), 0.05), with the "
@@ -179,7 +185,10 @@ class _Columns:
         )
 
     def settle(self) -> None:
-        """Let the value be that of the logged action where the target is practice: every ratio is 1."""
+        """Take the logarithms. Where all ratios are 1, as for practice, let the value be that of the logged action."""
+        with np.errstate(divide="ignore"):
+            np.log(self.log_ratio, out=self.log_ratio)
+        self.log_ratio -= np.log(self.behaviour)
         if (
             self.q is not None
             and self.v is not None
@@ -214,8 +223,13 @@ def target_probabilities(data: Trajectories, target: Any, behaviour: Any = None)
     return np.concatenate([probs(rows, behaviour_probs(rows)) for rows in _chunks(data.n_steps)])
 
 
-def _chunks(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
+def _chunks(n: int, size: int = _ROWS) -> Iterator[slice]:
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def _is_live(x: object) -> bool:
+    """Whether it is asked for its numbers, and has them at hand neither as an array nor for the log."""
+    return not (x is None or isinstance(x, OnLog | np.ndarray | list | tuple))
 
 
 def _is_policy(x: object) -> bool:
@@ -241,8 +255,15 @@ def _all_probabilities(name: str, policy: Any, data: Trajectories) -> Probabilit
             f"{name} as an array must have shape ({data.n_steps}, {data.n_actions}), one probability per step "
             f"and action, got {table.shape}."
         )
-    checked = check_probabilities(table, name)
-    return lambda rows: checked[rows]
+    return lambda rows: _check_rows(table, name, rows)
+
+
+def _check_rows(table: Any, name: str, rows: slice) -> Float:
+    try:
+        return check_probabilities(table[rows], name)
+    except ValueError:
+        # Says how many of all rows are wrong.
+        return check_probabilities(table, name)[rows]
 
 
 def _logged_probabilities(name: str, column: Any, data: Trajectories) -> Probabilities:

@@ -110,8 +110,9 @@ def check_probabilities(table: NDArray[Any], name: str, *, first_row: int = 0) -
     """Return the table as float64; raise unless every row is a distribution."""
     table = np.asarray(table, dtype=np.float64)
     lowest, total = table.min(initial=0.0), table @ np.ones(table.shape[1])
+    total -= 1
     # Neither condition holds where there is a nan or an infinity.
-    if lowest >= 0 and (np.abs(total - 1) <= _TOLERANCE).all():
+    if lowest >= 0 and np.abs(total, out=total).max(initial=0.0) <= _TOLERANCE:
         return table
     bad = ~(np.isfinite(table).all(axis=1) & (table >= -_TOLERANCE).all(axis=1))
     off = np.abs(table.sum(axis=1) - 1) > _TOLERANCE

@@ -475,3 +475,44 @@ def test_evidence_knows_whether_its_target_was_stated_relative_to_practice():
             e = gather(data, target, model)
             made = [e, clip_weights(e), e.take(np.arange(5)), e.with_counts(np.ones(30))]
             assert all(x.relative == relative for x in made)
+
+
+# -- tables are read in parts -------------------------------------------------------------------------
+
+
+def test_the_parts_in_which_tables_are_read_change_nothing(log, monkeypatch):
+    target, behaviour = random_tables(log.n_steps, 3)
+    q = np.random.default_rng(1).normal(size=(log.n_steps, 3))
+    given = [
+        (target, behaviour),
+        (mix(practice, EARLIER, 0.3), behaviour),
+        (target, at_actions(behaviour, log.actions)),
+    ]
+    for one, other in given:
+        whole = gather(log, one, other, q=q)
+        with monkeypatch.context() as patch:
+            patch.setattr(caliope._gather, "_CACHED", 3 * 7)  # seven steps of three actions
+            parts = gather(log, one, other, q=q)
+        assert np.array_equal(whole.log_ratio, parts.log_ratio)
+        assert np.array_equal(whole.q, parts.q)
+        assert np.array_equal(whole.v, parts.v)
+        assert [note.code for note in whole.notes] == [note.code for note in parts.notes]
+
+
+def test_a_row_that_is_no_distribution_is_named_among_all_rows(log, monkeypatch):
+    monkeypatch.setattr(caliope._gather, "_CACHED", 3 * 7)
+    target, behaviour = random_tables(log.n_steps, 3)
+    target[[30, 31]] *= 2
+    with pytest.raises(
+        ValueError, match=rf"target: every row .* 2 of {log.n_steps} do not \(first: row 30, sum 2"
+    ):
+        gather(log, target, behaviour)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_entry_at_the_action_of_each_row(order):
+    table = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], order=order)
+    assert at_actions(table, np.array([2, 0])).tolist() == [3.0, 4.0]
+    assert at_actions(table[:, ::2], np.array([1, 0])).tolist() == [3.0, 4.0]
+    with pytest.raises(IndexError):
+        at_actions(table, np.array([3, 0]))  # not the first entry of the next row
