@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 K, D, CLUSTERS, NOISE = 150, 198, 713, 0.4
+FEATURES, ACTIONS, LENGTH, EPOCHS, ROUNDS = 60, 25, 8, 4, 3
 GOAL = 0.3  # seconds for 250,000 points among themselves
 SAME = 1e-6  # relative
 WANTED = ("faiss", "sklearn", "lazy_loader", "narwhals", "polars", "threadpoolctl", "joblib")
@@ -31,6 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=250_000)
     parser.add_argument("--sample", type=int, default=1_000, help="queries compared with the CPU")
+    parser.add_argument("--steps", type=int, default=200_000, help="decisions that networks are fitted to")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", choices=("neighbours", "networks"))
     chosen = parser.parse_args()
@@ -38,6 +40,12 @@ def main() -> int:
     right = True
     if chosen.only in (None, "neighbours"):
         right = neighbours(chosen.points, chosen.sample, chosen.device)
+    if chosen.only in (None, "networks"):
+        for part in (behaviour_network, fitted_values):
+            try:
+                part(chosen.steps, chosen.device)
+            except ModuleNotFoundError as error:
+                print(f"left out, {error.name} is missing here: {part.__doc__}")
     return int(not right)
 
 
@@ -187,6 +195,65 @@ def in_float64(queries: Any, points: Any) -> tuple[Any, Any]:
 
 def same_ids(a: Any, b: Any) -> float:
     return float(np.mean([len(np.intersect1d(x, y)) / K for x, y in zip(a, b, strict=True)]))
+
+
+# -- networks -----------------------------------------------------------------------------------------------
+
+
+def make_log(n: int) -> tuple[Any, Any, Any]:
+    """Make states, actions with their probabilities, and the trajectories of the rows."""
+    rng = np.random.default_rng(0)
+    states = rng.standard_normal((n, FEATURES), dtype=np.float32)
+    scores = (
+        np.tanh(states @ rng.standard_normal((FEATURES, 32)) / 4) @ rng.standard_normal((32, ACTIONS)) / 3
+    )
+    actions = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    return states, actions, np.arange(n) // LENGTH
+
+
+def behaviour_network(n: int, device: str) -> None:
+    """Fit the behaviour network on the CPU and on the device."""
+    from caliope.behaviour._torch_network import TorchNetworkPolicy
+
+    states, actions, groups = make_log(n)
+    print(f"\nbehaviour network, {n} decisions, {FEATURES} features, {ACTIONS} actions, batches of 256")
+    found = {}
+    for where in ("cpu", device):
+        few = TorchNetworkPolicy(dropout=0.0, max_epochs=1, device=where)
+        few.fit(states[:4096], actions[:4096], groups=groups[:4096])
+        start = time.perf_counter()
+        model = TorchNetworkPolicy(dropout=0.0, max_epochs=EPOCHS, patience=EPOCHS, device=where)
+        model.fit(states, actions, groups=groups)
+        took = (time.perf_counter() - start) / EPOCHS
+        found[where] = model.predict_proba(states[:10_000])
+        alone = seconds(lambda m=model: m.predict_proba(states), where, repeats=1)
+        print(f"{where:<6}{took:8.3f} s per epoch, lowest held-out log loss {min(model.losses_):.5f}", end="")
+        print(f", {n / alone:,.0f} predictions/s")
+    apart = np.abs(found["cpu"] - found[device])
+    print(f"probabilities differ by {apart.max():.1e} at most, {apart.mean():.1e} in the mean")
+
+
+def fitted_values(n: int, device: str) -> None:
+    """Fit the values of a target with a network, on the CPU and on the device."""
+    from caliope._trajectories import Trajectories
+    from caliope.values._fqe import fitted_q
+    from caliope.values._torch_regression import TorchNetworkRegressor
+
+    states, actions, _ = make_log(n)
+    rng = np.random.default_rng(1)
+    rewards = np.tanh(states[:, 0]) + (actions == 3) + 0.1 * rng.standard_normal(n)
+    data = Trajectories(states, actions, rewards, np.append(np.arange(0, n, LENGTH), n), n_actions=ACTIONS)
+    target = rng.dirichlet(np.ones(ACTIONS), n)
+    print(f"\nfitted Q with a network, {n} decisions, {ROUNDS} rounds of {EPOCHS} epochs, batches of 512")
+    value = {}
+    for where in ("cpu", device):
+        network = TorchNetworkRegressor(max_epochs=EPOCHS, patience=EPOCHS, device=where)
+        start = time.perf_counter()
+        values = fitted_q(data, target, network, gamma=0.9, n_iterations=ROUNDS)
+        took = (time.perf_counter() - start) / ROUNDS
+        value[where] = values.trace[-1].value
+        print(f"{where:<6}{took:8.3f} s per round, value {value[where]:.5f}")
+    print(f"values differ by {abs(value[device] - value['cpu']) / abs(value['cpu']):.1e}, relative")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
+import pickle
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
 
-from caliope.behaviour._networks import NetworkPolicy, hold_out, mean_nll  # noqa: E402
-from caliope.behaviour._torch_network import TorchNetworkPolicy  # noqa: E402
+from caliope import TabularPolicy  # noqa: E402
+from caliope.behaviour import NetworkPolicy, TorchNetworkPolicy  # noqa: E402
+from caliope.behaviour._networks import hold_out, mean_nll  # noqa: E402
 from caliope.domains import ward  # noqa: E402
+from caliope.values import TabularRegressor, TorchNetworkRegressor, fitted_q  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +49,59 @@ def test_the_same_seed_gives_the_same_network_and_leaves_the_callers_alone(log):
     a, b = (TorchNetworkPolicy((8,), max_epochs=3).fit(log.states, log.actions) for _ in range(2))
     assert np.array_equal(a.predict_proba(log.states), b.predict_proba(log.states))
     assert torch.rand(1) == expected
+
+
+def test_without_dropout_it_learns_what_a_network_of_plain_steps_learns(log):
+    """The same first weights and batches, one step at a time: recording steps for a GPU must not change them."""
+    x, y = log.states.astype(np.float32), log.actions
+    policy = TorchNetworkPolicy((8,), dropout=0.0, max_epochs=2, batch_size=64, device="cpu").fit(x, y)
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-3)
+    inputs, fit = (
+        torch.tensor((x - x.mean(axis=0)) / x.std(axis=0)),
+        np.flatnonzero(~hold_out(len(x), None, 0.15, 0)),
+    )
+    for _ in range(2):
+        order = torch.tensor(fit)[torch.randperm(len(fit))]
+        for rows in order[: len(fit) // 64 * 64].split(64):
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(network(inputs[rows]), torch.tensor(y)[rows]).backward()
+            optimiser.step()
+    expected = torch.softmax(network(inputs), dim=1).detach().numpy()
+    assert policy.predict_proba(x) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_stored_network_predicts_the_same(log):
+    network = TorchNetworkPolicy((8,), max_epochs=2).fit(log.states, log.actions)
+    again = pickle.loads(pickle.dumps(network))
+    assert np.array_equal(again.predict_proba(log.states), network.predict_proba(log.states))
+
+
+def test_training_that_cannot_work_is_refused(log):
+    with pytest.raises(ValueError, match="max_epochs must be at least 1, got 0"):
+        TorchNetworkPolicy(max_epochs=0).fit(log.states, log.actions)
+    with pytest.raises(ValueError, match="device must be 'cpu'"):
+        TorchNetworkPolicy(device="gpu").fit(log.states, log.actions)
+    with pytest.raises(ValueError, match="the network has diverged"):
+        TorchNetworkRegressor(learning_rate=1e30, max_epochs=2).fit(log.states, log.rewards)
+
+
+def test_all_actions_at_once_are_the_actions_one_by_one(log):
+    x = np.concatenate([log.states, np.eye(3)[log.actions]], axis=1)
+    network = TorchNetworkRegressor((16, 8), max_epochs=3).fit(x, log.rewards)
+    table = network.predict_actions(log.states, 3)
+    for a in range(3):
+        with_action = np.concatenate([log.states, np.tile(np.eye(3)[a], (log.n_steps, 1))], axis=1)
+        assert table[:, a] == pytest.approx(network.predict(with_action), abs=1e-5)
+
+
+def test_fitted_q_with_a_network_comes_close_to_the_means_of_each_state():
+    data, target = ward.simulate(2000, rng=0), TabularPolicy(ward.EARLIER)
+    network = TorchNetworkRegressor((32,), learning_rate=0.01, max_epochs=20, batch_size=256)
+    settings = {"gamma": 0.9, "n_iterations": 8}
+    values = fitted_q(data, target, network, **settings)
+    exact = fitted_q(data, target, TabularRegressor(), **settings)
+    states = np.arange(5.0)[:, None]
+    # Values lie between 0 and 1; in 2,000 trajectories each state and action occurs hundreds of times.
+    assert values.v(states) == pytest.approx(exact.v(states), abs=0.04)

@@ -57,3 +57,6 @@ from ._search import (
     InvertedLists as InvertedLists,
     RandomProjections as RandomProjections,
 )
+from ._torch_network import (
+    TorchNetworkPolicy as TorchNetworkPolicy,
+)

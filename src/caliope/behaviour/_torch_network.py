@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-import copy
-from itertools import pairwise
-from typing import Any
-
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from caliope._ragged import Float
+from caliope.behaviour._devices import import_torch
 from caliope.behaviour._fit import MostLikelyAction
 from caliope.behaviour._networks import hold_out
-
-# Rows per call of the network.
-_ROWS = 1 << 16
+from caliope.behaviour._torch_training import OnDevice, Training
 
 
-class TorchNetworkPolicy(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
+class TorchNetworkPolicy(OnDevice, MostLikelyAction, BaseEstimator):  # type: ignore[misc]
     """A multi-layer perceptron in PyTorch with early stopping on the log loss of held-out trajectories.
 
-    The parameters are those of :class:`~caliope.behaviour.NetworkPolicy`, and ``dropout``.
-    ``device`` is by default the GPU if PyTorch finds one, else the CPU.
+    It needs the extra ``torch``. First weights and batches are the same on every device, dropout is not: fits on the
+    CPU and on a GPU differ like those of two seeds, and with ``dropout=0`` by rounding alone. A stored model predicts
+    on the CPU.
+
+    Parameters
+    ----------
+    hidden : tuple of int
+        Units of each layer.
+    alpha : float
+        Strength of the weight decay.
+    dropout : float
+        Share of the units that are left out in each step.
+    learning_rate : float
+        Of the AdamW optimiser.
+    batch_size : int
+        Rows per batch; what is left over after the last whole batch waits for another epoch.
+    max_epochs : int
+        Passes over the data at most.
+    patience : int
+        Training ends after more than this many epochs without a lower held-out log loss.
+    held_out : float
+        Share of the trajectories that is held out.
+    device : str, optional
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; by default a GPU if PyTorch finds one, else the CPU.
+    random_state : int
+        Seed of weights, batches, dropout and the held-out share.
+
+    Examples
+    --------
+    >>> from caliope.behaviour import TorchNetworkPolicy
+    >>> TorchNetworkPolicy((64,), dropout=0.0, device="cpu")
+    TorchNetworkPolicy(device='cpu', dropout=0.0, hidden=(64,))
     """
 
     def __init__(
@@ -58,56 +83,28 @@ class TorchNetworkPolicy(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
         x, actions = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(actions)
         self.classes_, codes = np.unique(actions, return_inverse=True)
-        self.mean_, self.spread_ = x.mean(axis=0), np.where(x.std(axis=0) > 0, x.std(axis=0), 1)
-        self.device_ = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         apart = hold_out(len(x), groups, self.held_out, self.random_state)
-        inputs = torch.as_tensor((x - self.mean_) / self.spread_, device=self.device_)
-        targets = torch.as_tensor(codes, device=self.device_)
-        # The global random state of the caller stays as it was.
-        with torch.random.fork_rng():
-            torch.manual_seed(self.random_state)
-            self.network_ = self._train(inputs, targets, torch.as_tensor(apart, device=self.device_))
+        training = Training(
+            tuple(self.hidden),
+            self.alpha,
+            self.dropout,
+            self.learning_rate,
+            self.batch_size,
+            self.max_epochs,
+            self.patience,
+            self.random_state,
+        )
+        self.network_, self.losses_ = training.run(
+            self._start(x),
+            self._send(codes),
+            self._send(apart),
+            len(self.classes_),
+            import_torch().nn.functional.cross_entropy,
+        )
         return self
-
-    def _train(self, x: Any, y: Any, apart: Any) -> Any:
-        network = _layers([x.shape[1], *self.hidden, len(self.classes_)], self.dropout).to(self.device_)
-        optimiser = torch.optim.AdamW(network.parameters(), lr=self.learning_rate, weight_decay=self.alpha)
-        loss = torch.nn.CrossEntropyLoss()
-        fit, best, kept = torch.nonzero(~apart).ravel(), float("inf"), network
-        self.losses_: list[float] = []
-        for _ in range(self.max_epochs):
-            network.train()
-            for batch in fit[torch.randperm(len(fit), device=fit.device)].split(self.batch_size):
-                optimiser.zero_grad()
-                loss(network(x[batch]), y[batch]).backward()
-                optimiser.step()
-            network.eval()
-            with torch.no_grad():
-                self.losses_.append(float(loss(network(x[apart]), y[apart])))
-            if self.losses_[-1] < best:
-                best, kept = self.losses_[-1], copy.deepcopy(network)
-            elif len(self.losses_) - int(np.argmin(self.losses_)) > self.patience:
-                break
-        return kept.eval()
 
     def predict_proba(self, X: ArrayLike) -> Float:
         """Return the probabilities of the actions in ``classes_``, (N, A)."""
         check_is_fitted(self)
-        x = (validate_data(self, X, dtype=np.float32, reset=False) - self.mean_) / self.spread_
-        with torch.no_grad():
-            parts = [
-                torch.softmax(self.network_(torch.as_tensor(part, device=self.device_)).double(), dim=1)
-                .cpu()
-                .numpy()
-                for part in np.array_split(x, max(1, len(x) // _ROWS))
-            ]
-        return np.concatenate(parts)
-
-
-def _layers(sizes: list[int], dropout: float) -> Any:
-    parts: list[Any] = []
-    for i, (a, b) in enumerate(pairwise(sizes)):
-        parts.append(torch.nn.Linear(a, b))
-        if i < len(sizes) - 2:
-            parts += [torch.nn.ReLU(), torch.nn.Dropout(dropout)]
-    return torch.nn.Sequential(*parts)
+        x = validate_data(self, X, dtype=np.float32, reset=False)
+        return softmax(self._outputs(x).astype(np.float64), axis=1)

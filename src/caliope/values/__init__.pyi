@@ -30,3 +30,6 @@ from ._regression import (
     TabularRegressor as TabularRegressor,
     default_regressor as default_regressor,
 )
+from ._torch_regression import (
+    TorchNetworkRegressor as TorchNetworkRegressor,
+)
