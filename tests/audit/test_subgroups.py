@@ -13,7 +13,7 @@ from caliope._audit._settings import Stages
 from caliope._audit._simultaneous import correlations, critical_value
 from caliope._audit._subgroups import Subgroups, TooFew, estimate_subgroups
 from caliope.behaviour import TabularFrequencies
-from caliope.checks import D116
+from caliope.checks import D103, D104, D116, D118
 from caliope.checks._audit import bias_factor
 from caliope.domains import ward
 from caliope.uncertainty._dependence import few_clusters_factor
@@ -88,7 +88,7 @@ def test_a_stratum_has_the_formula_of_the_headline_on_its_trajectories(basis, pr
         assert row.practice == pytest.approx(practice)
         assert row.difference.value == pytest.approx(value - practice)
         assert row.n == len(members)
-        weights = basis.capped.take(members).final_weight
+        weights = basis.marginalised.take(members).final_weight
         assert row.effective_n == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), abs=1e-5)
 
 
@@ -136,6 +136,24 @@ def test_nothing_is_shown_where_all_are_too_small(basis, prepared):
     assert found.few_text.endswith("and 688 more.")
     assert str(found) == found.few_text
     assert estimate_subgroups(basis, prepared.data, None, level=0.9, rng=np.random.default_rng(0)) is None
+
+
+def test_a_stratum_is_judged_by_the_rule_of_the_headline(basis, prepared):
+    found = estimated(basis, prepared)
+    first = prepared.inputs.strata[prepared.data.layout.first]
+    gain = cal.difference(cal.wdr)
+    for row in found.table:
+        members = np.flatnonzero(first == row.name)
+        for estimator, each in ((cal.wdr, row.value), (gain, row.difference)):
+            # The share of the squared standard error that one trajectory makes up, by its influences in the stratum.
+            u = influence(estimator, basis.marginalised.take(members))
+            (seen,) = (f for f in each.findings if f.check == D118)
+            assert seen.facts["share"] == pytest.approx((u**2).max() / (u**2).sum())
+            assert seen.level == ("caution" if seen.facts["share"] >= 0.1 else "note")
+            name = str(prepared.data.ids[members[np.abs(u).argmax()]])
+            assert seen.facts["trajectory_name"] == name
+            # What is settled by that is no caution of its own.
+            assert all(f.level == "note" for f in each.findings if f.check in (D103, D104))
 
 
 def test_only_the_first_decision_counts(basis, prepared):

@@ -288,6 +288,39 @@ def test_an_audit_refuses_the_policy_and_evaluates_the_restricted_one(tmp_path):
     assert table == pytest.approx(restricted.predict_proba(data.states))
 
 
+@pytest.mark.slow
+def test_a_comparison_restricts_the_policies_that_it_changes():
+    data, half = log(600, seed=6), np.full((2400, 2), 0.5)
+    targets = {"half": half, "practice": cal.practice}
+    plain, kept_out = (cal.compare(data, targets, **FAST, **ANSWERS, restrict=x) for x in (False, True))
+    assert plain.table["half"].verdict == "do not trust"
+    assert plain.restricted == {}
+    assert set(kept_out.restricted) == {"half"}  # practice does what practice does
+    assert "it was restricted, as asked" in " ".join(str(kept_out).split())
+    assert "it was restricted, as asked" in kept_out.audits["half"].settings.question
+    # The same as an audit of the policy that was restricted by hand.
+    alone = plain.audits["half"].support.restrict(half)
+    assert kept_out.audits["half"].headline.value == cal.audit(data, alone, **FAST, **ANSWERS).headline.value
+    assert json.loads(kept_out.to_json())["restricted"] == dict(kept_out.restricted)
+
+
+def test_a_learner_cannot_be_restricted():
+    with pytest.raises(ValueError, match="restrict needs policies that are given, and not learn"):
+        cal.compare(
+            log(50),
+            {"half": cal.UniformPolicy(2)},
+            learn={"own": LogisticRegression()},
+            restrict=True,
+            **FAST,
+        )
+    with pytest.raises(ValueError, match="restrict needs behaviour probabilities of all actions"):
+        cal.compare(
+            log(50), {"a": cal.practice, "b": cal.practice}, logged=np.full(200, 0.5), restrict=True, **FAST
+        )
+    with pytest.raises(TypeError, match="restrict must be True or False"):
+        cal.compare(log(50), {"a": cal.practice, "b": cal.practice}, restrict="a", **FAST)
+
+
 def test_logged_probabilities_say_themselves_what_had_support():
     data = log(200, hole=False)
     p = practice(data.states, hole=False)

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
@@ -166,15 +167,34 @@ def test_mistakes_are_reported_in_one_line(folder, monkeypatch, options, says):
 def test_what_is_of_one_policy_is_refused_in_a_study_file(folder):
     study = folder / "one.toml"
     study.write_text(
-        'log = "log.parquet"\nrestrict = true\nrequire = {width = 1}\n[targets]\na = "x"\nb = "y"\n'
+        'log = "log.parquet"\npolicy-name = "c"\nrequire = {width = 1}\n[targets]\na = "x"\nb = "y"\n'
     )
     with pytest.raises(
-        ValueError, match=r"restrict is a setting of evaluate.*require is a setting of evaluate"
+        ValueError, match=r"require is a setting of evaluate.*policy_name is a setting of evaluate"
     ):
         read_study(str(study), {}, needs_target=True, several=True)
     study.write_text('log = "log.parquet"\ntargets = ["a", "b"]\n')
     with pytest.raises(ValueError, match="targets must be a table of names and policies"):
         read_study(str(study), {}, needs_target=True, several=True)
+
+
+def test_policies_are_restricted_where_that_is_asked_for(tmp_path):
+    rng = np.random.default_rng(0)
+    severity = rng.integers(0, 10, 1500)
+    dose = np.where(severity == 9, 0, rng.random(1500) < 0.4).astype(int)
+    frame = pl.DataFrame({"id": np.arange(1500) // 3, "severity": severity, "dose": dose})
+    frame.with_columns(alive=pl.lit(1.0), p0=pl.lit(0.5), p1=pl.lit(0.5)).write_csv(tmp_path / "log.csv")
+    columns = ["--episode", "id", "--action", "dose", "--reward", "alive", "--states", "severity"]
+    targets = ["--target", "half=p0,p1", "--target", "same=recommended:dose"]
+    given = ["compare", str(tmp_path / "log.csv"), *columns, *targets, *FAST, "--restrict"]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code in (0, 3), result.output
+    assert "half: It takes no action where practice never did (where severity = 9)" in " ".join(
+        result.output.split()
+    )
+    refused = CliRunner().invoke(main, [*given, "--target", "own=learn:a:b"])
+    assert refused.exit_code == 2
+    assert "restrict needs a policy" in refused.output
 
 
 def test_the_command_is_the_function(folder, monkeypatch):

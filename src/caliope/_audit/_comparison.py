@@ -184,6 +184,10 @@ class PolicyComparison:
         The audit of each policy, as :func:`~caliope.audit` would make it.
     critical : float
         Standard errors to each side of an interval that holds together with all others; 1.96 of one alone at 95%.
+    title : str
+        Title of the report.
+    restricted : mapping from str to str
+        Policies that were kept out of regions in which practice leaves no choice, as asked; and what that means.
 
     Examples
     --------
@@ -203,7 +207,8 @@ class PolicyComparison:
     practice: Estimate
     audits: Mapping[str, Audit]
     critical: float
-    title: str = field(default="")
+    title: str = ""
+    restricted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -262,12 +267,17 @@ class PolicyComparison:
             self.table.grid(),
             self._level_text(),
         ]
+        parts += [textwrap.fill(line, 118, subsequent_indent="  ") for line in self.restrictions()]
         if len(self.pairs):
             parts += ["", "Differences between policies:", self.pairs.grid()]
         for whose, told in self.reasons().items():
             parts += ["", f"Findings about {whose}:"]
             parts += [textwrap.fill(f"  {f}", 118, subsequent_indent=" " * 9) for f in told]
         return "\n".join(parts)
+
+    def restrictions(self) -> list[str]:
+        """What was restricted, a line per policy."""
+        return [f"{name}: {text}" for name, text in self.restricted.items()]
 
     def reasons(self) -> dict[str, tuple[Finding, ...]]:
         """Issues and cautions by what they are about: all policies, or one of them; notes are in the audits."""
@@ -281,7 +291,8 @@ class PolicyComparison:
         return {whose: each for whose, each in found.items() if each}
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{escape(line)}</p>" for line in (*self.sentences(), self._level_text()))
+        lines = (*self.sentences(), self._level_text(), *self.restrictions())
+        said = "".join(f"<p>{escape(line)}</p>" for line in lines)
         rows = tuple(replace(row, difference=_without_notes(row.difference)) for row in self.table)
         pairs = Table(tuple(map(_without_notes, self.pairs)), self.pairs.title)
         return (
@@ -329,6 +340,7 @@ class PolicyComparison:
             "pairs": [row.to_dict() for row in self.pairs],
             "level": self.level,
             "critical_value": finite(self.critical),
+            "restricted": dict(self.restricted),
             "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
         }
 

@@ -35,7 +35,7 @@ from caliope._recorded import recorded_support
 from caliope._results import Estimate, Table
 from caliope._support import Support, asked_of_practice, find_support
 from caliope._trajectories import Trajectories
-from caliope.checks import L108, Q101, Finding
+from caliope.checks import L108, Q101, W106, Finding
 from caliope.checks._audit import (
     check_fragility,
     check_late_steps,
@@ -50,6 +50,16 @@ from caliope.weights import clip_weights
 
 if TYPE_CHECKING:
     from caliope._audit._prepare import PreparedAudit
+
+
+def restrict_question(prepared: PreparedAudit, basis: Basis, asked: Question) -> Question | None:
+    """The same question about the policy without what practice never did; None where that changes nothing."""
+    support = _find_support(prepared, basis)
+    if not support.changes:
+        return None
+    question = f"{asked.about.question} {support.restriction}".strip()
+    about = replace(asked.about, question=question)
+    return replace(asked, target=support.restrict(asked.target), about=about)
 
 
 def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
@@ -176,7 +186,8 @@ def _subgroups(
     """Values and differences by stratum; what holds of the whole log holds in each."""
     dependent = [f for f in gain.findings if f.check == L108]
     factor = max((float(f.facts["factor"]) for f in dependent), default=1.0)
-    told = tuple(name_facts(f, prepared.data) for f in (*findings, *dependent))
+    shared = (*dependent, *(f for f in gain.findings if f.check == W106 and f.level != "note"))
+    told = tuple(name_facts(f, prepared.data) for f in (*findings, *shared))
     return estimate_subgroups(
         basis,
         prepared.data,

@@ -21,7 +21,7 @@ from caliope._audit._inputs import AuditInputs, Question, check_data, check_inpu
 from caliope._audit._prepare import prepare_inputs
 from caliope._audit._progress import show_stages
 from caliope._audit._result import Audit
-from caliope._audit._run import audit_with_basis
+from caliope._audit._run import audit_with_basis, restrict_question
 from caliope._audit._settings import Progress, Stages
 from caliope._audit._simultaneous import correlations, critical_value, picked_value
 from caliope._cache import Cache
@@ -58,6 +58,7 @@ def compare(
     ended: Any = None,
     recorded_before: Any = None,
     worst: float | None = None,
+    restrict: bool = False,
     rng: int,
     progress: Progress | bool | None = None,
     work: str | Path | Cache | None = None,
@@ -83,6 +84,9 @@ def compare(
         As for :func:`~caliope.audit`, and the same for all policies. The name of a policy is its name here.
     learnt_on : "no", array of ids, mask, or mapping from name to one of these, optional
         What the targets were learnt on, as for :func:`~caliope.audit`.
+    restrict : bool
+        Keep each policy out of regions of the states in which practice leaves no choice, as ``audit.support.restrict``
+        does. A policy that this changes is another one, and the result says so. Not with ``learn``.
     ended, recorded_before, worst, rng, progress, work
         As for :func:`~caliope.audit`.
 
@@ -120,6 +124,7 @@ def compare(
         work=work,
         cluster=cluster,
     )
+    check_restrict(restrict, learn, only_taken=inputs.only_taken)
     given = {name: {"target": x, "learn": None} for name, x in targets.items()}
     given |= {name: {"target": None, "learn": x} for name, x in (learn or {}).items()}
     common = {"regressor": regressor, "n_draws": n_draws, "worst": worst}
@@ -130,11 +135,17 @@ def compare(
     }
     with show_stages(progress) as tell:
         prepared = prepare_inputs(inputs, Stages(tell))
-        found = {}
+        found, changed = {}, {}
         for name, question in asked.items():
             begin = Stages(None if tell is None else _named(tell, name))
-            found[name] = Candidate.of(*audit_with_basis(prepared, question, begin))
-    return combine(found, title=names.title, rng=random_stream(inputs.seed, 9))
+            audit, basis = audit_with_basis(prepared, question, begin)
+            narrower = restrict_question(prepared, basis, question) if restrict else None
+            if narrower is not None:
+                changed[name] = audit.support.restriction
+                audit, basis = audit_with_basis(prepared, narrower, begin)
+            found[name] = Candidate.of(audit, basis)
+    result = combine(found, title=names.title, rng=random_stream(inputs.seed, 9))
+    return replace(result, restricted=changed)
 
 
 def check_named(targets: Any, learn: Any) -> None:
@@ -153,6 +164,15 @@ def check_named(targets: Any, learn: Any) -> None:
         raise ValueError(f"targets and learn both name {both[0]!r}: give each policy a name of its own.")
     if (n := len(targets) + len(learn or {})) < 2:
         raise ValueError(f"a comparison needs two policies at the very least, got {n}: audit evaluates one.")
+
+
+def check_restrict(restrict: Any, learn: Any, *, only_taken: bool) -> None:
+    """Raise unless policies can be restricted, where that is asked for."""
+    if not isinstance(restrict, bool):
+        raise TypeError(f"restrict must be True or False, got {restrict!r}.")
+    if restrict and (learn or only_taken):
+        what = "policies that are given, and not learn" if learn else "behaviour probabilities of all actions"
+        raise ValueError(f"restrict needs {what}: leave it out, or audit the restricted policy by itself.")
 
 
 def _ask(inputs: AuditInputs, name: str, *, about: About, learnt_on: Any, **given: Any) -> Question:

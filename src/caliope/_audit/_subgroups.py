@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caliope._audit._basis import Basis
+from caliope._audit._basis import Basis, examine_marginalised
 from caliope._audit._compare import name_facts
 from caliope._audit._simultaneous import correlations, critical_value
 from caliope._cells import shortened
@@ -24,7 +24,7 @@ from caliope._trajectories import Trajectories
 from caliope.checks import Finding, Verdict
 from caliope.checks._audit import bias_factor, check_unseen, grade_capping
 from caliope.checks._counting import count_once
-from caliope.checks._estimates import TOO_FEW, examine
+from caliope.checks._estimates import TOO_FEW
 from caliope.uncertainty._dependence import effective_clusters, few_clusters_factor
 from caliope.uncertainty._intervals import difference, influence
 from caliope.weights._effective import kish, weigh_trajectories
@@ -203,7 +203,8 @@ def estimate_subgroups(
     standard error is :math:`(\sum_{i \in s} U_i^2)^{1/2} / n`, at least that of the plain weights. The interval has the
     half-width :math:`c\, \mathrm{se}\, t / z`: c is the critical value of all values and differences together, and t
     the quantile of the t distribution for the effective sample size. It is widened by what the change of the weights
-    moves, as that of the headline is.
+    moves, as that of the headline is. The checks of the headline judge each row: they look at the marginalised weights,
+    and at the influence of one trajectory of the stratum (D118).
 
     When it breaks: below 100 effective trajectories. Such strata are not shown.
 
@@ -238,7 +239,7 @@ def estimate_subgroups(
     parts, few = [], []
     for name in np.unique(labels):
         members = np.flatnonzero(labels == name)
-        worth = round(float(kish(weigh_trajectories(traits_of(_GAIN), basis.capped.take(members)))), 6)
+        worth = round(float(kish(weigh_trajectories(traits_of(_GAIN), basis.marginalised.take(members)))), 6)
         if worth < TOO_FEW:
             few.append(TooFew(str(name), len(members), worth))
         else:
@@ -300,8 +301,8 @@ def _row(
     conditions: tuple[str, ...],
     worst: tuple[float, bool],
 ) -> Subgroup:
-    clustered = part.capped.cluster is not None
-    units = effective_clusters(_GAIN, part.capped) if clustered else part.effective_n
+    clustered = part.marginalised.cluster is not None
+    units = effective_clusters(_GAIN, part.marginalised) if clustered else part.effective_n
     few = few_clusters_factor(units, level)
     found: list[Estimate] = []
     for estimator, own, plain in zip((wdr, _GAIN), part.influences, part.plain, strict=True):
@@ -309,19 +310,20 @@ def _row(
         se = float(max(np.sqrt((u**2).sum()) for u in (own, plain)))
         arm = c * se * few * bias_factor(value - raw, se, level)
         ends = Interval(value - arm, value + arm, level, "influence functions, for all strata together")
-        examined = (name_facts(f, part.data) for f in examine(estimator, part.capped))
-        seen = (*examined, *grade_capping(value - raw, se), *findings)
+        examined = examine_marginalised(estimator, part.capped, part.marginalised)
+        named = (name_facts(f, part.data) for f in examined)
+        seen = (*named, *grade_capping(value - raw, se), *findings)
         name = f"difference_{part.name}" if estimator is _GAIN else part.name
         clusters = units if clustered else None
         row = Estimate(
-            name, part.name, value, ends, len(part.capped), part.effective_n, seen, conditions, clusters
+            name, part.name, value, ends, len(part.evidence), part.effective_n, seen, conditions, clusters
         )
         at = found[0].value if found else None
         row = check_unseen(row, worst=worst[0], given=worst[1], at=at)
         found.append(replace(row, findings=count_once(row.findings)))
     return Subgroup(
         part.name,
-        len(part.capped),
+        len(part.evidence),
         part.effective_n,
         float(monte_carlo(part.evidence)),
         found[0],

@@ -258,7 +258,7 @@ TARGETS = ("target_columns", "recommended", "model", "policy", "learn")
 LISTS = tuple(
     name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED, PROPENSITY)
 )
-ALONE = (*TARGETS, "restrict", "require", "policy_name")  # settings of one policy, which a comparison has not
+ALONE = (*TARGETS, "require", "policy_name")  # settings of one policy, which a comparison has not
 PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, FILES, PAGE))
 
 

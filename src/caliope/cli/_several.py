@@ -123,6 +123,7 @@ def _run(study: Study, display: Display, work: str | None, *, quiet: bool) -> Po
         about=about_of(study, study.question or "Which of several policies would achieve most?"),
         learnt_on=learnt_on_of(study, log.data),
         worst=study.worst,
+        restrict=study.restrict,
         recorded_before=recorded_before_of(study),
         rng=study.seed,
         progress=display,

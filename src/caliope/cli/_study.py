@@ -13,6 +13,11 @@ from caliope.cli._config import ALONE, LISTS, PATHS, SETTINGS, TARGETS, Study
 from caliope.cli._kinds import is_text, parse_grid, parse_require, split_names
 from caliope.cli._targets import parse_target
 
+_RESTRICT = (
+    "restrict needs a policy, and behaviour probabilities of all actions, fitted or recorded: leave out restrict, or "
+    "learn and propensity"
+)
+
 # -- from options and files --
 
 
@@ -169,9 +174,19 @@ def _several_mistakes(values: Mapping[str, Any]) -> list[str]:
         for name in ALONE
         if name in values
     ]
+    learnt = isinstance(given, Mapping) and any(
+        is_text(x) and x.strip().startswith("learn:") for x in given.values()
+    )
+    if values.get("restrict") and (learnt or _only_taken(values)):
+        found.append(_RESTRICT)
     if isinstance(given, Mapping) and len(given) < 2:
         found.append(f"a comparison needs two policies or more, as --target NAME=POLICY; got {len(given)}")
     return found
+
+
+def _only_taken(values: Mapping[str, Any]) -> bool:
+    """Whether the logged probabilities are those of the actions taken alone."""
+    return len(_lists_in(values).get("propensity", ())) == 1
 
 
 def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
@@ -185,11 +200,8 @@ def _target_mistakes(values: Mapping[str, Any]) -> list[str]:
         found.append(
             "recommended names the column of the actions taken: name the column of the policy's own actions"
         )
-    if values.get("restrict") and ("learn" in values or len(_lists_in(values).get("propensity", ())) == 1):
-        found.append(
-            "restrict needs a policy, and behaviour probabilities of all actions, fitted or recorded: leave out "
-            "restrict, or learn and propensity"
-        )
+    if values.get("restrict") and ("learn" in values or _only_taken(values)):
+        found.append(_RESTRICT)
     if "learn" in values and "learnt_on" in values:
         found.append(
             "learn answers learnt_on, since it never sees what it is evaluated on: leave learnt_on out"

@@ -114,7 +114,8 @@ def _verdict_section(found: PolicyComparison) -> Section:
         _TITLES[found.verdict].format(best=best),
         as_sentence(verdict.removeprefix("Verdict: ")),
     )
-    blocks = (banner, *([_facts(found), Text(text)] if best else []), _forest(found))
+    told = (Bullets(tuple(found.restrictions())),) if found.restricted else ()
+    blocks = (banner, *([_facts(found), Text(text)] if best else []), *told, _forest(found))
     return Section("verdict", "Verdict", "The verdict", blocks)
 
 
