@@ -84,10 +84,12 @@ def compare(
         As for :func:`~caliope.audit`, and the same for all policies. The name of a policy is its name here.
     learnt_on : "no", array of ids, mask, or mapping from name to one of these, optional
         What the targets were learnt on, as for :func:`~caliope.audit`.
+    ended, recorded_before, worst
+        As for :func:`~caliope.audit`.
     restrict : bool
         Keep each policy out of regions of the states in which practice leaves no choice, as ``audit.support.restrict``
         does. A policy that this changes is another one, and the result says so. Not with ``learn``.
-    ended, recorded_before, worst, rng, progress, work
+    rng, progress, work
         As for :func:`~caliope.audit`.
 
     Returns
