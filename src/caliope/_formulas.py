@@ -189,7 +189,7 @@ def step_wis(e: Evidence) -> Any:
     Examples
     --------
     >>> e = Evidence([1, 3, 5], np.log([2, 0.5, 3]), offsets=[0, 2, 3], gamma=0.5)
-    >>> float(step_wis(e))
+    >>> round(float(step_wis(e)), 6)
     3.775
     """
     return (e.discount * ratio(e.total_by_time(e.weight * e.rewards), e.weight_by_time())).sum(axis=-1)
@@ -309,7 +309,7 @@ def wdr_terms(e: Evidence) -> tuple[Any, Any]:
     --------
     >>> e = Evidence([1, 3, 5], np.log([2, 0.5, 3]), [0, 2, 3], gamma=0.5, q=[1, 2, 4], v=[1, 2, 3])
     >>> correction, baseline = wdr_terms(e)
-    >>> correction.tolist(), baseline.tolist()
+    >>> correction.round(6).tolist(), baseline.round(6).tolist()
     ([0.6, 0.25], [2.0, 0.8])
     """
     weight = e.weight_by_time()

@@ -53,7 +53,7 @@ class Temperature:
     --------
     >>> from caliope.behaviour import Temperature
     >>> Temperature(2.0)([[0.8, 0.2]])  # 0.8 ** 0.5 and 0.2 ** 0.5 are 2 to 1
-    array([[0.6667, 0.3333]])
+    array([[0.66666667, 0.33333333]])
 
     References
     ----------

@@ -36,9 +36,8 @@ class TabularFrequencies(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
     --------
     >>> from caliope.behaviour import TabularFrequencies
     >>> model = TabularFrequencies(shrinkage=None).fit([[0], [0], [0], [1]], [1, 1, 0, 0])
-    >>> model.predict_proba([[0], [1]])
-    array([[0.3333, 0.6667],
-           [1.    , 0.    ]])
+    >>> model.predict_proba([[0], [1]]).round(2).tolist()
+    [[0.33, 0.67], [1.0, 0.0]]
     """
 
     def __init__(

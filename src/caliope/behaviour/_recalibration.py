@@ -38,7 +38,7 @@ class Recalibrated:
     >>> from caliope import TabularPolicy
     >>> from caliope.behaviour import Recalibrated, Temperature
     >>> Recalibrated(TabularPolicy([[0.8, 0.2]]), Temperature(2.0), n_actions=2).predict_proba([[0]])
-    array([[0.6667, 0.3333]])
+    array([[0.66666667, 0.33333333]])
     """
 
     model: Policy

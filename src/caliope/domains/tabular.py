@@ -26,7 +26,7 @@ class Path(NamedTuple):
 
     Examples
     --------
-    >>> sum(path.probability for path in MODEL_FAIL.paths(MODEL_FAIL_LOGGED))
+    >>> round(sum(path.probability for path in MODEL_FAIL.paths(MODEL_FAIL_LOGGED)), 6)
     1.0
     """
 
@@ -57,7 +57,7 @@ class TabularMDP:
 
     Examples
     --------
-    >>> MODEL_WIN.value(MODEL_WIN_TARGET)
+    >>> round(MODEL_WIN.value(MODEL_WIN_TARGET), 6)
     0.92
     >>> MODEL_WIN.simulate(MODEL_WIN_LOGGED, 100, rng=0)
     Trajectories(100 trajectories of 20 steps, 2000 steps, 1 feature, 2 actions)

@@ -234,7 +234,7 @@ def fitted_q(
     >>> from caliope.domains import ward
     >>> from caliope.values import TabularRegressor, fitted_q
     >>> data, target = ward.simulate(200, rng=0), TabularPolicy(ward.EARLIER)
-    >>> fitted_q(data, target, TabularRegressor(), gamma=1.0, n_iterations=20).q_all([[2.0]])
+    >>> fitted_q(data, target, TabularRegressor(), gamma=1.0, n_iterations=20).q_all([[2.0]]).round(3)
     array([[0.478, 0.565, 0.556]])
 
     References

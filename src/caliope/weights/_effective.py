@@ -27,7 +27,7 @@ def effective_n(e: Evidence) -> float:
 
     Examples
     --------
-    >>> effective_n(Evidence([0, 0], np.log([1, 3]), offsets=[0, 1, 2]))
+    >>> round(effective_n(Evidence([0, 0], np.log([1, 3]), offsets=[0, 1, 2])), 6)
     1.6
     """
     return kish(e.final_weight)
