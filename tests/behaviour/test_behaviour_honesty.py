@@ -166,7 +166,10 @@ def test_a_pipeline_that_has_seen_the_actions_is_refitted_by_folds(first):
 def test_a_pipeline_that_has_seen_the_states_alone_is_taken_at_its_word():
     steps = (
         SimpleImputer(),
-        make_pipeline(KBinsDiscretizer(3, encode="ordinal"), NeighbourPolicy(10, shrinkage=1.0)),
+        make_pipeline(
+            KBinsDiscretizer(3, encode="ordinal", quantile_method="averaged_inverted_cdf"),
+            NeighbourPolicy(10, shrinkage=1.0),
+        ),
     )
     fitted = fit_behaviour(make_pipeline(*steps), noise(), mode="cross")
     assert np.array_equal(fitted.probabilities, fitted.model[-1][-1].oof_proba_)

@@ -759,7 +759,7 @@ def test_the_page_on_the_commands_names_options_that_exist():
     }
     named = set(re.findall(r"--[a-z][a-z-]+", text))
     assert len(named) > 12
-    assert named <= options
+    assert named - options == {"--rows"}  # of benchmarks.evaluate
     study = text.split("```toml\n")[1].split("```")[0]
     assert set(tomllib.loads(study)) <= set(SETTINGS)
 

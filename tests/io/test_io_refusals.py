@@ -277,7 +277,7 @@ def test_a_query_that_changes_between_the_two_passes_is_refused(change):
         passes.append(batch)
         return batch if len(passes) == 1 else change(batch)
 
-    query = frame.lazy().map_batches(restless, schema=frame.schema)
+    query = frame.lazy().map_batches(restless, projection_pushdown=False)
     with pytest.raises(ValueError, match=r"the LazyFrame gave other rows.*collect\(\)"):
         read_table(query, **ROLES)
 
