@@ -39,6 +39,12 @@ def test_words_are_actions_in_sorted_order_and_keep_their_names():
         data.encoder.encode_actions(["hgih"])
 
 
+def test_one_action_written_in_two_ways_is_named():
+    told = read(a=["low", "Low", "high", "low"]).encoder.describe()["action 'a'"]
+    assert told.endswith("; Low and low differ in capitals alone, and count as different actions")
+    assert "capitals" not in read(a=["low", "high", "low", "low"]).encoder.describe()["action 'a'"]
+
+
 def test_a_type_that_orders_its_names_decides_the_codes():
     order = ["none", "low", "high"]
     ordered = pl.Series("a", ["low", "none", "low", "none"], dtype=pl.Enum(order))

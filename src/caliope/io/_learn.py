@@ -181,7 +181,17 @@ def learn_names(found: Words, *, boolean: bool) -> ActionColumn:
     how = "in the order of their type" if found.order else "in sorted order"
     shown = ", ".join(f"{i} {name}" for i, name in enumerate(names[:12]))
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    return ActionColumn(found.name, tuple(names), rule=f"coded {how}: {shown}{more}")
+    return ActionColumn(found.name, tuple(names), rule=f"coded {how}: {shown}{more}{_capitals(names)}")
+
+
+def _capitals(names: Sequence[str]) -> str:
+    """Say which names differ in capitals alone: one action that was written in two ways counts as two."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(name.casefold(), []).append(name)
+    several = [" and ".join(same) for same in alike.values() if len(same) > 1]
+    shown = ", ".join(several[:3])
+    return f"; {shown} differ in capitals alone, and count as different actions" if several else ""
 
 
 def place_names(found: Words, column: ActionColumn) -> Float:
