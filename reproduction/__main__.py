@@ -59,6 +59,11 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
             help="Multiply the replicates by this (table3, gate, honesty); finished ones are reused.",
         ),
         click.option(
+            "--replicates",
+            type=click.IntRange(1),
+            help="Only the first so many seeds or pairs (figures, table1, table2, zoo); a longer run reuses them.",
+        ),
+        click.option(
             "--few",
             is_flag=True,
             help="Only the default pipeline and what it is compared with (table3).",
@@ -90,7 +95,8 @@ def run_all(smoke: bool, full: bool, data: Path | None, times: int, few: bool, *
         if name not in APART and (data is None or _takes_data(config)):
             click.echo(name, err=True)
             longer = times if hasattr(config, "longer") else 1
-            _run(name, size, data=data, times=longer, few=few and hasattr(config, "fewer"), **given)
+            fewer = {} if _counts(config) else {"replicates": None}
+            _run(name, size, data=data, times=longer, few=few and hasattr(config, "fewer"), **given | fewer)
 
 
 @main.command()
@@ -127,13 +133,22 @@ def _size(smoke: bool, full: bool) -> str:
 
 
 def _run(
-    name: str, size: str, *, data: Path | None, out: Path | None, jobs: int, times: int, few: bool
+    name: str,
+    size: str,
+    *,
+    data: Path | None,
+    out: Path | None,
+    jobs: int,
+    times: int,
+    replicates: int | None,
+    few: bool,
 ) -> None:
     module = import_module(f"reproduction.{name}")
     from reproduction._runs import run_units, total_work, write_atomically
 
     config = _lengthen(_use_data(getattr(module, size.upper()), name, data), name, times)
     config = _leave_out(config, name) if few else config
+    config = config if replicates is None else _shorten(config, name, replicates)
     folder = out or RESULTS / size
     work_folder = folder / "work" / name
     units, start = module.units(config), time.monotonic()
@@ -150,7 +165,7 @@ def _run(
         "seconds": round(work.seconds, 1),
         "units": len(units),
         "units_of_other_code": work.other_code,
-        "command": _command(name, size, data, times, few),
+        "command": _command(name, size, data, times, few, replicates),
     }
     write_atomically(folder / f"{name}.times.json", json.dumps(times_record, indent=1))
     click.echo(report.to_markdown(details=False))
@@ -160,9 +175,10 @@ def _run(
     )
 
 
-def _command(name: str, size: str, data: Path | None, times: int, few: bool) -> str:
+def _command(name: str, size: str, data: Path | None, times: int, few: bool, replicates: int | None) -> str:
     flag = {"default": "", "smoke": " --smoke", "full": " --full"}[size]
     flag += f" --times {times}" if times > 1 else ""
+    flag += "" if replicates is None else f" --replicates {replicates}"
     flag += " --few" if few else ""
     return f"{COMMAND} {name}{flag}{'' if data is None else f' --data {data.name}'}"
 
@@ -173,6 +189,23 @@ def _lengthen(config: Any, name: str, times: int) -> Any:
     if not hasattr(config, "longer"):
         raise click.UsageError(f"{name} has no replicates to add to: it takes no --times.")
     return config.longer(times)
+
+
+def _counts(config: Any) -> list[str]:
+    """Return the fields that say how many replicates there are."""
+    return [
+        field.name for field in dataclasses.fields(config) if field.name in ("seeds", "pairs", "value_pairs")
+    ]
+
+
+def _shorten(config: Any, name: str, replicates: int) -> Any:
+    if not _counts(config):
+        raise click.UsageError(
+            f"{name} has neither seeds nor pairs to take the first of: it takes no --replicates."
+        )
+    return dataclasses.replace(
+        config, **{count: min(getattr(config, count), replicates) for count in _counts(config)}
+    )
 
 
 def _leave_out(config: Any, name: str) -> Any:

@@ -169,3 +169,22 @@ def test_what_goes_wrong_is_told_in_one_line(tmp_path, monkeypatch):
     assert result.stderr.count("\n") == 1, result.stderr
     monkeypatch.setenv("CALIOPE_TRACEBACK", "1")
     assert isinstance(CliRunner().invoke(main, arguments).exception, ValueError)
+
+
+def test_the_first_replicates_are_the_start_of_a_longer_run(finished, tmp_path):
+    folder, _ = finished
+    first = CliRunner().invoke(main, [*FIGURE1, "--replicates", "1", "--out", str(tmp_path)])
+    assert first.exit_code == 0, first.output
+    times = json.loads((tmp_path / "figure1.times.json").read_text())
+    assert times["command"] == "python -m reproduction figure1 --smoke --replicates 1"
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "work/figure1/units").glob("*.json")}
+    assert 0 < len(kept) == times["units"] < 5
+    assert CliRunner().invoke(main, [*FIGURE1, "--out", str(tmp_path)]).exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert (tmp_path / "figure1.json").read_bytes() == (folder / "figure1.json").read_bytes()
+
+
+def test_an_experiment_without_replicates_to_leave_out_says_so():
+    refused = CliRunner().invoke(main, ["gate", "--smoke", "--replicates", "1"])
+    assert refused.exit_code == 2
+    assert "gate has neither seeds nor pairs to take the first of" in refused.output
