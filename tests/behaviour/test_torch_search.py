@@ -146,3 +146,16 @@ def test_only_large_sets_of_points_go_to_a_gpu_unasked(monkeypatch):
     on_device = [hasattr(Exact().build(points), "index") for points in (few, many, many[:, :3])]
     assert on_device == [False, True, False]
     assert not hasattr(Exact(device="cpu").build(many), "index")
+
+
+def test_a_full_gpu_is_an_error_only_where_it_was_asked_for(monkeypatch):
+    x = make_points("normal", n=10_000, d=4)
+    monkeypatch.setattr("caliope.behaviour._search.choose_device", lambda device: "cuda")
+
+    def full(self, queries, k):
+        raise torch.cuda.OutOfMemoryError("full")
+
+    monkeypatch.setattr(TorchIndex, "nearest", full)
+    assert Exact().build(x).nearest(x[:5], 1)[1].ravel().tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        Exact(device="cuda").build(x).nearest(x[:5], 3)

@@ -17,7 +17,7 @@ import faiss
 import numpy as np
 
 from caliope._ragged import Float, Int
-from caliope.behaviour._devices import choose_device
+from caliope.behaviour._devices import choose_device, import_torch
 from caliope.behaviour._torch_search import TorchIndex
 
 # Queries per call of FAISS.
@@ -119,7 +119,9 @@ class Exact:
         points = arrays["points"]
         small = len(points) < _MIN_GPU_POINTS or points.shape[1] < _MIN_PRODUCT_COLUMNS
         device = "cpu" if self.device is None and small else choose_device(self.device)
-        return _Flat(points) if device == "cpu" else _OnDevice(TorchIndex(points, device))
+        if device == "cpu":
+            return _Flat(points)
+        return _OnDevice(TorchIndex(points, device), _Flat(points) if self.device is None else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +176,7 @@ class _Flat:
 @dataclass(frozen=True, eq=False)
 class _OnDevice:
     index: TorchIndex
+    otherwise: _Flat | None  # asked where the memory of a GPU that nobody asked for is full
 
     @property
     def points(self) -> Float:
@@ -181,7 +184,12 @@ class _OnDevice:
 
     def nearest(self, queries: Float, k: int) -> tuple[Float, Int]:
         _check_queries(queries, k, self.points)
-        return self.index.nearest(queries, k)
+        try:
+            return self.index.nearest(queries, k)
+        except import_torch().cuda.OutOfMemoryError:
+            if self.otherwise is None:
+                raise
+            return self.otherwise.nearest(queries, k)
 
     def arrays(self) -> dict[str, Any]:
         return {"points": self.points}
