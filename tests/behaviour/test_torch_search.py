@@ -26,6 +26,9 @@ def make_points(kind, n=3000, d=30):
         x[:, 0] = 1e4 * rng.integers(5, size=n)
     if kind == "a far point":
         x[7] = 1e6
+    if kind == "a far point and many near 0":
+        x = np.float32(2.0**-14) * rng.integers(3, size=(n, d))
+        x[7] = 64
     if kind == "tiny":
         x *= 1e-12
     if kind == "huge":
@@ -37,7 +40,7 @@ def make_points(kind, n=3000, d=30):
 
 KINDS = (
     *("normal", "clustered", "discrete", "duplicated", "a raw column", "a far point", "tiny", "huge"),
-    "heavy tails",
+    *("heavy tails", "a far point and many near 0"),
 )
 
 

@@ -30,8 +30,10 @@ _GROUP = 32
 _LARGEST_NORM = 90.0
 # Rounding of a sum of n products, as a share of the sum of their sizes: n times this. Tensor cores cut digits off.
 _ROUNDING = 2.0**-22
-# Rounding of a number to half precision, relative, and slack for norms in float32.
-_HALF, _SLACK = 2.0**-11, 1e-5
+# Rounding to half precision, relative, and absolute near 0, where it has fewer digits.
+_HALF, _TINY = 2.0**-11, 2.0**-24
+# Slack for distances in float32, relative, in all and per column.
+_SLACK, _SLACK_PER_COLUMN = 1e-5, 2.0**-24
 # Bytes of the largest temporary array: a share of the memory of a GPU, and so many on the CPU.
 _SHARE_OF_MEMORY, _BYTES = 0.04, 1 << 28
 # Bytes of candidates that are compared together: they stay in the cache of a GPU.
@@ -143,9 +145,9 @@ class Table:
         squared, ids = self.rank(queries, candidates, k)
         # A nearer point than the k-th has at most this rounded distance, and so at most that norm.
         reach = squared[:, -1].double().sqrt() * self.scale + _norm(scaled - rounded) + self.error
-        reach *= 1 + _SLACK
+        reach *= 1 + _SLACK + _SLACK_PER_COLUMN * queries.shape[1]
         rounding = _ROUNDING * (self.rounded.shape[1] + 16) * (2 * _norm(rounded) + reach) ** 2
-        beyond = last.double() * (1 - 2 * _HALF) > reach**2 + rounding
+        beyond = last.double() * (1 - 2 * _HALF) > reach**2 + rounding + _TINY
         # Where numbers exceed half precision, a product is infinite or none.
         return squared, ids, (beyond | (fetched == len(self.points))) & torch.isfinite(last)
 
