@@ -20,7 +20,7 @@ demo: setup   ## the main job, on data that comes with the package
 test: setup   ## every test, the doctests and the README
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal  # two workers, one thread each
 
-test-fast: setup   ## the quick tests: within a minute
+test-fast: setup   ## the quick tests
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" tests
 
 check: setup   ## style and types
