@@ -136,7 +136,7 @@ def _call_module(module: Any, states: Float) -> Any:
     module.eval()
     try:
         with torch.no_grad():
-            out = module(torch.as_tensor(states, **kind))
+            out = module(torch.as_tensor(np.require(states, requirements="W"), **kind))
     finally:
         module.train(training)
     out = getattr(out, "probs", out)  # of a categorical distribution

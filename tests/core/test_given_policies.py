@@ -158,6 +158,22 @@ def test_a_module_gives_its_probabilities_in_evaluation_mode_and_keeps_its_own()
 
 
 @pytest.mark.usefixtures("torch")
+def test_a_module_may_write_into_its_input_and_the_log_stays_as_it_was():
+    class Writes(Module):
+        def forward(self, x):
+            out = super().forward(x)
+            x.x[:] = -1.0  # PyTorch warns of arrays that cannot be written to
+            return out
+
+        __call__ = forward
+
+    data = DATA.replace()
+    before = data.states.copy()
+    as_policy(Writes(ward.EARLIER), data)
+    assert np.array_equal(data.states, before)
+
+
+@pytest.mark.usefixtures("torch")
 def test_scores_of_a_module_are_refused_since_they_may_be_logits_or_values():
     with pytest.raises(ValueError, match="Scores may be logits or values"):
         as_policy(Module(np.log(ward.EARLIER + 0.1)), DATA)
