@@ -60,9 +60,10 @@ class TorchIndex:
     def nearest(self, queries: Float, k: int) -> tuple[Float, Int]:
         """Find the k nearest points: squared distances and ids, nearest first, (Q, k) each; id -1 for none."""
         torch = import_torch()
-        squared = np.full((len(queries), k), np.inf, dtype=np.float32)
-        ids = np.full((len(queries), k), -1, dtype=np.int64)
         found = min(k, len(self.points))
+        squared = np.empty((len(queries), k), dtype=np.float32)
+        ids = np.empty((len(queries), k), dtype=np.int64)
+        squared[:, found:], ids[:, found:] = np.inf, -1
         with torch.inference_mode():
             step = self.table.rows_at_once(found)
             for start in range(0, len(queries), step):
