@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -61,7 +62,8 @@ def estimate(
     Returns
     -------
     Table of Estimate
-        One row per estimator, in their order; ``table["wis"]`` finds a row by name.
+        One row per estimator, in their order; ``table["wis"]`` finds a row by name. Of several with one name the
+        second is called ``"wis (2)"``.
 
     Examples
     --------
@@ -89,7 +91,17 @@ def estimate(
     values = [np.concatenate(parts) for parts in zip(*drawn, strict=True)]
     method = scheme_name(scheme, clustered=cluster is not None)
     intervals = [percentile_interval(x, level=level, method=method) for x in values]
-    return Table(tuple(_row(f, evidence, x) for f, x in zip(estimators, intervals, strict=True)))
+    return Table(_numbered([_row(f, evidence, x) for f, x in zip(estimators, intervals, strict=True)]))
+
+
+def _numbered(rows: Sequence[Estimate]) -> tuple[Estimate, ...]:
+    """Rows of one name, told apart by a number: ``table["lambda"]`` and ``table["lambda (2)"]``."""
+    found: list[Estimate] = []
+    for row in rows:
+        before = sum(other.name == row.name for other in rows[: len(found)])
+        number = f" ({before + 1})" if before else ""
+        found.append(replace(row, name=row.name + number, label=row.label + number))
+    return tuple(found)
 
 
 def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:

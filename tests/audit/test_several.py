@@ -411,3 +411,31 @@ def test_a_learner_is_compared_with_a_policy():
     )
     assert found.audits["imitation"].settings.target.startswith("learnt across")
     assert {"Q106"} <= {f.code for f in found.table["imitation"].findings}
+
+
+def test_pairs_print_what_was_found_by_the_name_of_the_policy(found, candidates):
+    assert any(f.level == "note" for row in found.pairs for f in row.findings)
+    assert (
+        str(found.pairs) == f"Differences between policies\n{found.pairs.grid()}"
+    )  # notes are in the audits
+    doubted = D101.finding("caution", n=300, effective_n=60.0)
+    audit = candidates["fewer"].audit
+    rows = tuple(
+        replace(row, findings=(*row.findings, doubted)) if row.name == audit.gain.name else row
+        for row in audit.table
+    )
+    fewer = replace(candidates["fewer"], audit=replace(audit, table=replace(audit.table, rows=rows)))
+    pairs = combine({**candidates, "fewer": fewer}, rng=np.random.default_rng(0)).pairs
+    text = str(pairs)
+    assert text.count(doubted.message) == 1
+    assert f"Findings about fewer:\n  {doubted}" in text
+
+
+def test_what_a_pair_alone_shows_is_told_of_the_pair(candidates):
+    # Both moved the same way by themselves, and apart by twice that.
+    one, other = candidates["earlier"], candidates["fewer"]
+    far = 10 * float(np.sqrt((one.marginalised**2).sum())) / one.audit.gain.n
+    moved = {"earlier": replace(one, moved=far), "fewer": replace(other, moved=-far)}
+    pairs = combine(moved, rng=np.random.default_rng(0)).pairs
+    assert [f.check for f in pairs.about["earlier minus fewer"]] == [A109]
+    assert "Findings about earlier minus fewer:" in str(pairs)

@@ -41,6 +41,31 @@ def test_elsewhere_plain_lines_show_the_stage_and_the_count(capsys):
     assert re.fullmatch(r" +\d\.\d s +2/12  fitting \.\.\.", second)
 
 
+def test_no_stage_is_numbered_beyond_the_last_one(capsys, monkeypatch):
+    with show_progress(quiet=False) as display:
+        display("reading the log")
+        display.expect(2)
+        display("fitting")
+        display("fitting again")
+    assert "  3/3  fitting again" in capsys.readouterr().err
+    screen = Terminal()
+    monkeypatch.setattr(_console.sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with show_progress(quiet=False) as display:
+        display.expect(1)
+        display("fitting")
+        display("fitting again")
+        assert (display.bar.tasks[0].completed, display.bar.tasks[0].total) == (1, 2)
+
+
+def test_a_missing_file_is_named_before_what_else_is_missing(tmp_path):
+    result = CliRunner().invoke(main, ["evaluate", str(tmp_path / "nofile.csv")])
+    assert result.exit_code == 2
+    assert re.search(
+        r"2 mistakes: no file matches '.*nofile\.csv'.*; the target policy is missing", result.stderr
+    )
+
+
 def test_quiet_shows_nothing(capsys):
     with show_progress(quiet=True) as display:
         display.expect(1)

@@ -28,6 +28,14 @@ def test_all_rows_share_one_set_of_draws(e):
     assert (alone.low, alone.high) == (among.low, among.high)
 
 
+def test_estimators_of_one_name_are_told_apart_by_a_number(e):
+    one, two = (lambda e: cal.wis(e)), (lambda e: 2 * cal.wis(e))
+    table = cal.estimate(e, one, cal.wis, two, n_draws=10, rng=0)
+    assert [row.name for row in table] == ["lambda", "wis", "lambda (2)"]
+    assert table["lambda (2)"].value == 2 * cal.wis(e)
+    assert table["lambda"].value == cal.wis(e)
+
+
 def test_without_names_practice_stands_beside_the_estimates(e):
     assert [row.name for row in cal.estimate(e, n_draws=10, rng=0)] == [
         "monte_carlo",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from caliope._audit._reach import Reach
 from caliope._audit._result import Audit
+from caliope._audit._written import Reported
 from caliope._conditions import CONDITIONAL
 from caliope._digits import number_text
 from caliope._results import Estimate, Table, finite, percent
@@ -127,6 +126,45 @@ class PolicyPair(Estimate):
         return {"policies": cells.pop("estimator"), **cells}
 
 
+@dataclass(frozen=True, repr=False)
+class PolicyPairs(Table[PolicyPair]):
+    """The differences between policies; they print with what was found about each policy by its name.
+
+    Attributes
+    ----------
+    rows, title
+        As of any table.
+    about : mapping from str to tuple of Finding
+        Issues and cautions by the policy that they are about.
+    """
+
+    about: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "\n".join([*([self.title] if self.rows else []), self.grid(), *told_lines(self.about)])
+
+
+def told_lines(about: Mapping[str, tuple[Finding, ...]]) -> list[str]:
+    """Findings with what they are about, as printed lines."""
+    lines: list[str] = []
+    for whose, told in about.items():
+        lines += ["", f"Findings about {whose}:"]
+        lines += [textwrap.fill(f"  {f}", 118, subsequent_indent=" " * 9) for f in told]
+    return lines
+
+
+def reasons_of(rows: Sequence[ComparedPolicy]) -> dict[str, tuple[Finding, ...]]:
+    """Issues and cautions by what they are about: all policies, or one of them; notes are in the audits."""
+    told = {row.name: [f for f in Table((row,)).findings if f.level != "note"] for row in rows}
+    texts = [{(f.code, f.level, f.message) for f in each} for each in told.values()]
+    shared = set.intersection(*texts)
+    first = next(iter(told.values()))
+    found = {"all policies": tuple(f for f in first if (f.code, f.level, f.message) in shared)}
+    for name, each in told.items():
+        found[name] = tuple(f for f in each if (f.code, f.level, f.message) not in shared)
+    return {whose: each for whose, each in found.items() if each}
+
+
 @dataclass(frozen=True)
 class PickedPolicy:
     """The policy with the largest difference from practice, among those that the log can evaluate.
@@ -165,7 +203,7 @@ class PickedPolicy:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PolicyComparison:
+class PolicyComparison(Reported):
     """Several policies on one log, which of them is the best, and whether to believe that.
 
     Made by :func:`~caliope.compare`.
@@ -174,7 +212,7 @@ class PolicyComparison:
     ----------
     table : Table of ComparedPolicy
         A row per policy, in the given order. The intervals of all differences and pairs hold together.
-    pairs : Table of PolicyPair
+    pairs : PolicyPairs
         The difference between every two policies that the log can evaluate, on the same trajectories.
     best : PickedPolicy or None
         The best of them, corrected for having been picked; None where the log can evaluate none.
@@ -201,8 +239,10 @@ class PolicyComparison:
     ('earlier', ['caution', 'caution'])
     """
 
+    _writer: ClassVar[str] = "write_comparison"
+
     table: Table[ComparedPolicy]
-    pairs: Table[PolicyPair]
+    pairs: PolicyPairs
     best: PickedPolicy | None
     practice: Estimate
     audits: Mapping[str, Audit]
@@ -270,10 +310,7 @@ class PolicyComparison:
         parts += [textwrap.fill(line, 118, subsequent_indent="  ") for line in self.restrictions()]
         if len(self.pairs):
             parts += ["", "Differences between policies:", self.pairs.grid()]
-        for whose, told in self.reasons().items():
-            parts += ["", f"Findings about {whose}:"]
-            parts += [textwrap.fill(f"  {f}", 118, subsequent_indent=" " * 9) for f in told]
-        return "\n".join(parts)
+        return "\n".join([*parts, *told_lines(self.reasons())])
 
     def restrictions(self) -> list[str]:
         """What was restricted, a line per policy."""
@@ -281,14 +318,7 @@ class PolicyComparison:
 
     def reasons(self) -> dict[str, tuple[Finding, ...]]:
         """Issues and cautions by what they are about: all policies, or one of them; notes are in the audits."""
-        told = {row.name: [f for f in Table((row,)).findings if f.level != "note"] for row in self.table}
-        texts = [{(f.code, f.level, f.message) for f in each} for each in told.values()]
-        shared = set.intersection(*texts)
-        first = next(iter(told.values()))
-        found = {"all policies": tuple(f for f in first if (f.code, f.level, f.message) in shared)}
-        for name, each in told.items():
-            found[name] = tuple(f for f in each if (f.code, f.level, f.message) not in shared)
-        return {whose: each for whose, each in found.items() if each}
+        return reasons_of(self.table)
 
     def _repr_html_(self) -> str:
         lines = (*self.sentences(), self._level_text(), *self.restrictions())
@@ -343,37 +373,6 @@ class PolicyComparison:
             "restricted": dict(self.restricted),
             "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
         }
-
-    def to_json(self, *, indent: int | None = 2) -> str:
-        """Write the comparison as JSON.
-
-        Parameters
-        ----------
-        indent : int, optional
-            Spaces per level; None for one line.
-
-        Returns
-        -------
-        str
-            What is not finite becomes null.
-        """
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    def write_html(self, path: str | Path) -> Path:
-        """Write the report, one page that needs no other file, and its numbers as JSON beside it (extra report).
-
-        Parameters
-        ----------
-        path : path
-            Where to write it; the name must end in .html.
-
-        Returns
-        -------
-        Path
-            The page.
-        """
-        page: Path = import_module("caliope.report").write_comparison(self, path)[0]
-        return page
 
 
 def _without_notes(row: E) -> E:

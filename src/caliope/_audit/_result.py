@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from caliope._audit._benchmark import ColumnStrength, compare_strength
 from caliope._audit._contents import LogContents
@@ -17,6 +16,7 @@ from caliope._audit._requirements import Requirement, check_requirements
 from caliope._audit._settings import AuditSettings, Stage
 from caliope._audit._subgroups import Subgroups
 from caliope._audit._summary import AuditSummary
+from caliope._audit._written import Reported
 from caliope._evidence import Evidence
 from caliope._ragged import Float
 from caliope._results import Estimate, Table, finite
@@ -37,7 +37,7 @@ LOGGED = "logged probabilities"  # as a behaviour policy, among settings and oth
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Audit:
+class Audit(Reported):
     """What a new policy is worth, whether to believe it, and why; made by :func:`~caliope.audit`.
 
     Attributes
@@ -92,6 +92,8 @@ class Audit:
     >>> round(found.practice.value, 2), found.settings.n_trajectories
     (0.5, 300)
     """
+
+    _writer: ClassVar[str] = "write_report"
 
     table: Table[Estimate]
     comparison: Comparison
@@ -319,38 +321,6 @@ class Audit:
             "settings": self.settings.to_dict(),
             "stages": [stage.to_dict() for stage in self.stages],
         }
-
-    def to_json(self, *, indent: int | None = 2) -> str:
-        """Write the audit as JSON.
-
-        Parameters
-        ----------
-        indent : int, optional
-            Spaces per level; None for one line.
-
-        Returns
-        -------
-        str
-            What is not finite becomes null.
-        """
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    def write_html(self, path: str | Path) -> Path:
-        """Write the report, one page that needs no other file, and its numbers as JSON beside it (extra report).
-
-        Parameters
-        ----------
-        path : path
-            Where to write it; the name must end in .html.
-
-        Returns
-        -------
-        Path
-            The page.
-        """
-        # Imported by name: the report is made of audits, and nothing here is made of it.
-        page: Path = import_module("caliope.report").write_report(self, path)[0]
-        return page
 
 
 def _ranking(comparison: Comparison) -> list[str]:

@@ -16,7 +16,14 @@ from scipy import special
 from caliope._audit._about import About, as_about
 from caliope._audit._basis import Basis
 from caliope._audit._compare import random_stream
-from caliope._audit._comparison import ComparedPolicy, PickedPolicy, PolicyComparison, PolicyPair
+from caliope._audit._comparison import (
+    ComparedPolicy,
+    PickedPolicy,
+    PolicyComparison,
+    PolicyPair,
+    PolicyPairs,
+    reasons_of,
+)
 from caliope._audit._inputs import AuditInputs, Question, check_data, check_inputs, check_question
 from caliope._audit._prepare import prepare_inputs
 from caliope._audit._progress import show_stages
@@ -268,19 +275,28 @@ def combine(found: Mapping[str, Candidate], *, title: str = "", rng: np.random.G
     level = any_audit.settings.level
     z = float(special.ndtri((1 + level) / 2))
     c = critical_value(correlations(np.array(every)), level=level, rng=rng) if every else z
-    between = Table(
-        tuple(_pair(a, b, usable[a], usable[b], c) for a, b in pairs), "Differences between policies"
-    )
     rows = tuple(_row(name, each, c / z) for name, each in found.items())
+    between = tuple(_pair(a, b, usable[a], usable[b], c) for a, b in pairs)
+    told = _told([row for row in rows if row.name in usable], between)
     return PolicyComparison(
         Table(rows, "Policies on one log"),
-        between,
+        PolicyPairs(between, "Differences between policies", told),
         _pick(usable, between, rng),
         any_audit.practice,
         {name: each.audit for name, each in found.items()},
         c,
         title,
     )
+
+
+def _told(rows: Sequence[ComparedPolicy], pairs: Sequence[PolicyPair]) -> dict[str, tuple[Finding, ...]]:
+    """Issues and cautions by the policy that they are about, then by the pair where they are about the two alone."""
+    found = reasons_of(rows) if rows else {}
+    known = {(f.code, f.level, f.message) for row in rows for f in row.findings}
+    for pair in pairs:
+        own = [f for f in pair.findings if f.level != "note" and (f.code, f.level, f.message) not in known]
+        found |= {pair.label: tuple(own)} if own else {}
+    return found
 
 
 def _row(name: str, each: Candidate, factor: float) -> ComparedPolicy:

@@ -113,6 +113,7 @@ class _Lines(Display):
 
     def __call__(self, name: str) -> None:
         self.begun += 1
+        self.total = max(self.total, self.begun) if self.total else 0  # some stages depend on what is found
         place = f"{self.begun}/{self.total}" if self.total else f"{self.begun}"
         click.echo(f"{time.monotonic() - self.started:7.1f} s  {place:>5}  {name} ...", err=True)
 
@@ -125,13 +126,16 @@ class _Lines(Display):
 
 class _Bar(Display):
     def __init__(self, bar: Progress, task: TaskID) -> None:
-        self.bar, self.task, self.begun = bar, task, 0
+        self.bar, self.task, self.begun, self.total = bar, task, 0, 0
 
     def __call__(self, name: str) -> None:
+        if self.total and self.begun >= self.total:
+            self.expect(self.begun + 1)  # some stages depend on what is found
         self.bar.update(self.task, description=name, completed=self.begun)
         self.begun += 1
 
     def expect(self, total: int) -> None:
+        self.total = total
         self.bar.update(self.task, total=total)
 
     def say(self, text: str) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from caliope._trajectories import Trajectories
     from caliope.cli._policies import Target
 
-_PREPARING, _PER_POLICY = 5, 8  # stages of a log, beside one per behaviour model, and of each policy
+_PREPARING, _PER_POLICY = 6, 8  # stages of a log, beside one per behaviour model, and of each policy
 
 
 @click.command()
@@ -108,7 +108,8 @@ def _run(study: Study, display: Display, work: str | None, *, quiet: bool) -> Po
     logged = propensities_of(study, log.data)
     notes = {f"{name}, {key}": x for name, each in targets.items() for key, x in each.notes.items()}
     say_inferred(log, display, notes)
-    display.expect(_PREPARING + len(models) + _PER_POLICY * len(targets))
+    learners = sum(each.learn is not None for each in targets.values())
+    display.expect(_PREPARING + len(models) + _PER_POLICY * len(targets) + learners)
     found = compare_targets(
         data,
         {name: each.policy for name, each in targets.items() if each.learn is None},

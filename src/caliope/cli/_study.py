@@ -75,6 +75,7 @@ def _make_study(values: dict[str, Any], whose: str, needs_target: bool, several:
     about = _several_mistakes(values) if several else _target_mistakes(values) if needs_target else []
     mistakes = [*_unknown_settings(values), *_unfit_values(values), *about, *_contradictions(values)]
     if mistakes:
+        mistakes = [*_missing_files(values), *mistakes]  # by itself it is found on reading
         how_many = f"{len(mistakes)} mistakes" if len(mistakes) > 1 else "a mistake"
         raise ValueError(f"{whose} {how_many}: {'; '.join(mistakes)}.")
     lists: dict[str, Any] = {name: split_names(x) for name, x in values.items() if name in LISTS}
@@ -86,6 +87,18 @@ def _make_study(values: dict[str, Any], whose: str, needs_target: bool, several:
 
 
 # -- mistakes --
+
+
+def _missing_files(values: Mapping[str, Any]) -> list[str]:
+    """Files of the log that are not there; patterns and the standard input are read later."""
+    log = values.get("log", ())
+    files = (log,) if isinstance(log, str) else log if isinstance(log, tuple | list) else ()
+    plain = [x for x in files if is_text(x) and x.strip("-") and not set(x) & set("*?[")]
+    return [
+        f"no file matches {x!r} (looked from {Path.cwd()})"
+        for x in plain
+        if not Path(x).expanduser().exists()
+    ]
 
 
 def _unknown_settings(values: Mapping[str, Any]) -> list[str]:
