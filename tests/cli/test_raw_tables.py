@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
 from caliope.cli import main
-from support.raw_tables import hospital, shop
+from support.raw_tables import HOSPITAL_POLICY, hospital, shop
 
 FAST = ["--models", "logistic", "--draws", "20"]
 HOSPITAL = [
@@ -19,7 +19,7 @@ HOSPITAL = [
     "--time",
     "charted",
     "--action",
-    "fluid_ml",
+    "fluid_ml,norepinephrine",
     "--reward",
     "alive_at_discharge",
 ]
@@ -44,11 +44,9 @@ def test_the_hospital_table_in_one_command(folder):
     given = [
         *HOSPITAL,
         "--cuts",
-        "0,500",
-        "--ignore",
-        "norepinephrine",
+        "fluid_ml:0,500;norepinephrine:0",
         "--target-columns",
-        "p_none,p_some,p_much",
+        ",".join(HOSPITAL_POLICY),
     ]
     out = folder / "report.html"
     result = run("evaluate", folder / "hospital.csv", *given, *FAST, "--recorded-before", "all", "--out", out)
@@ -57,9 +55,15 @@ def test_the_hospital_table_in_one_command(folder):
     assert "states: all 6 columns not used otherwise: age, sex, ward, ventilated, lactate, sodium" in said
     assert "left out of the states: admitted: dates" in said
     assert "action 'fluid_ml': cut where asked: 0, 500" in said
+    assert "action 'norepinephrine': cut where asked: 0" in said
     assert "gaps filled" in said
     page, numbers = out.read_text(), json.loads(out.with_suffix(".json").read_text())
-    assert "above 0 to 500" in page
+    assert "fluid_ml above 0 to 500, norepinephrine above 0" in page
+    assert "figure-map-policy" in page  # the six pairs of doses are a grid of the two drugs
+    assert [each["name"] for each in numbers["contents"]["actions"]][:2] == [
+        "fluid_ml 0, norepinephrine 0",
+        "fluid_ml 0, norepinephrine above 0",
+    ]
     assert "gaps filled" in page
     assert "rare levels pooled" in numbers["settings"]["state 'ward'"]
 
@@ -94,7 +98,7 @@ def test_words_and_doses_are_recommended_as_they_are_logged(folder):
     doses = pl.read_csv(folder / "hospital.csv").with_columns(advised=pl.lit(200.5))
     doses.write_csv(folder / "doses.csv")
     given = [
-        *HOSPITAL,
+        *["fluid_ml" if x == "fluid_ml,norepinephrine" else x for x in HOSPITAL],
         "--cuts",
         "0,500",
         "--states",
@@ -185,8 +189,6 @@ def test_a_column_that_rises_in_every_trajectory_may_be_the_time(folder, tmp_pat
         *HOSPITAL[4:],
         "--levels",
         "2",
-        "--ignore",
-        "norepinephrine",
         "--models",
         "logistic",
     ]

@@ -17,11 +17,13 @@ _RARE = ("burns", "eye", "dental", "sleep laboratory")
 HOSPITAL = {
     "episode": "stay",
     "time": "charted",
-    "action": "fluid_ml",
+    "action": ["fluid_ml", "norepinephrine"],
     "reward": "alive_at_discharge",
     "states": ["age", "sex", "ward", "ventilated", "lactate", "sodium"],
-    "cuts": [0, 500],
+    "cuts": {"fluid_ml": [0, 500], "norepinephrine": [0]},
 }
+FLUIDS, PRESSORS = ("none", "some", "much"), ("without", "with")
+HOSPITAL_POLICY = [f"p_{fluid}_{pressor}" for fluid in FLUIDS for pressor in PRESSORS]  # codes 0, 1, ..., 5
 
 
 @dataclass(frozen=True)
@@ -37,21 +39,38 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return p / p.sum(axis=1, keepdims=True)
 
 
-def _practice(severity: np.ndarray, icu: np.ndarray) -> np.ndarray:
+def _fluids(severity: np.ndarray, icu: np.ndarray) -> np.ndarray:
     return _softmax(
         np.column_stack([0.4 - 0.5 * severity, np.zeros_like(severity), 0.6 * severity + 0.5 * icu - 0.5])
     )
 
 
+def _combined(fluids: np.ndarray, pressor: np.ndarray) -> np.ndarray:
+    """Probabilities of the pairs of both drugs, (n, 6); the second one counts fastest."""
+    return (fluids[:, :, None] * np.stack([1 - pressor, pressor], axis=1)[:, None, :]).reshape(
+        len(fluids), -1
+    )
+
+
+def _pressor(severity: np.ndarray, icu: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(0.5 - 0.6 * severity - 0.4 * icu))
+
+
+def _practice(severity: np.ndarray, icu: np.ndarray) -> np.ndarray:
+    return _combined(_fluids(severity, icu), _pressor(severity, icu))
+
+
 def _new(severity: np.ndarray, icu: np.ndarray) -> np.ndarray:
-    """Fluids earlier: practice with half of its chance of none moved to some."""
-    p = _practice(severity, icu)
+    """Fluids earlier, half of the chance of none moved to some; and the second drug a fifth less often."""
+    p = _fluids(severity, icu)
     moved = 0.5 * p[:, 0]
-    return np.column_stack([p[:, 0] - moved, p[:, 1] + moved, p[:, 2]])
+    return _combined(
+        np.column_stack([p[:, 0] - moved, p[:, 1] + moved, p[:, 2]]), 0.8 * _pressor(severity, icu)
+    )
 
 
 def hospital(n: int = 400, *, seed: int = 0, new: bool = False, gaps: float = 0.15) -> RawLog:
-    """Stays of up to five decisions about fluids; lactate and sodium were not measured each time.
+    """Stays of five decisions about the doses of two drugs; lactate and sodium were not measured each time.
 
     Practice looks at what was charted: the last lactate measured, and the ward. Where none was measured yet it goes by
     the ward alone.
@@ -68,11 +87,12 @@ def hospital(n: int = 400, *, seed: int = 0, new: bool = False, gaps: float = 0.
         seen = np.where(measured, lactate, seen)
         severity = np.where(np.isnan(seen), 0.0, (seen - 2.4) / 0.9)
         p = policy(severity, (ward == "ICU").astype(float))
-        action = (rng.random(n)[:, None] > p.cumsum(axis=1)).sum(axis=1)
+        code = (rng.random(n)[:, None] > p[:, :-1].cumsum(axis=1)).sum(axis=1)
+        action, pressor = np.divmod(code, 2)
         dose = np.where(
             action == 0, 0.0, np.where(action == 1, rng.uniform(50, 500, n), rng.uniform(501, 2000, n))
         )
-        norepinephrine = np.where(rng.random(n) < 0.4, 0.0, np.round(rng.gamma(2, 0.05, n), 3))
+        norepinephrine = np.where(pressor == 0, 0.0, np.round(rng.gamma(2, 0.05, n) + 0.001, 3))
         unseen, true_sodium = rng.random(n) < gaps, np.round(rng.normal(139, 4, n))
         sodium = np.where(unseen, np.nan, true_sodium)
         fresh = _new(severity, (ward == "ICU").astype(float))
@@ -92,10 +112,8 @@ def hospital(n: int = 400, *, seed: int = 0, new: bool = False, gaps: float = 0.
                     "fluid_ml": np.round(dose, 1),
                     "norepinephrine": norepinephrine,
                     "step": step,
-                    "p_none": fresh[:, 0],
-                    "p_some": fresh[:, 1],
-                    "p_much": fresh[:, 2],
-                    "action_code": action,
+                    **{name: fresh[:, i] for i, name in enumerate(HOSPITAL_POLICY)},
+                    "action_code": code,
                     "severity_seen": severity,
                     "not_seen": np.isnan(seen).astype(float),
                     "true_sodium": true_sodium,
@@ -103,6 +121,7 @@ def hospital(n: int = 400, *, seed: int = 0, new: bool = False, gaps: float = 0.
             )
         )
         health += np.where(action == 1, 0.25, 0.0) - 0.15 * (lactate - 2.4) - 0.1 * (ward == "ICU")
+        health += np.where(pressor == 1, 0.2 * (lactate - 2.4), 0.0)
         lactate = np.maximum(0.5, lactate - 0.2 * (action == 1) + 0.1 * (action == 0) + rng.normal(0, 0.3, n))
     alive = rng.random(n) < 1 / (1 + np.exp(-(1.0 + health)))
     whole = pl.concat(rows).with_columns(
@@ -123,9 +142,7 @@ def hospital(n: int = 400, *, seed: int = 0, new: bool = False, gaps: float = 0.
         **{name.lower(): (pl.col("ward") == name).cast(pl.Int8) for name in WARDS},
         action=pl.col("action_code"),
         reward=pl.col("alive_at_discharge").fill_null(0.0),
-        p0="p_none",
-        p1="p_some",
-        p2="p_much",
+        **{f"p{i}": name for i, name in enumerate(HOSPITAL_POLICY)},
     )
     return RawLog(whole.drop(helpers), numeric)
 
