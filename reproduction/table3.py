@@ -36,7 +36,7 @@ from caliope.behaviour import (
 )
 from caliope.behaviour._calibrators import Calibrator
 from caliope.estimators import phwis
-from caliope.values._crossfit import fit_default_values
+from caliope.values._defaults import fit_default_values
 from caliope.values._kernel_values import fit_kernel_values
 from caliope.weights import calibrate_ratios, clip_weights, marginalise_weights, normalise_under_way
 from reproduction._kept import kept_fits

@@ -23,6 +23,7 @@ LAYERS = [
     ["_validation"],
     ["_trajectories"],
     ["_cache", "io", "_policies", "_past"],
+    ["engines"],
     ["checks._past", "checks._copies", "checks._regions"],
     ["checks._log"],
     ["_simple_policies", "_named_policies", "_given_policies", "_support"],

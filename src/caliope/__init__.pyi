@@ -5,6 +5,7 @@ from . import (
     checks as checks,
     clinical as clinical,
     domains as domains,
+    engines as engines,
     estimators as estimators,
     io as io,
     plots as plots,
@@ -17,8 +18,10 @@ from . import (
 from ._audit._about import (
     About as About,
 )
-from ._audit._prepare import (
+from ._audit._audit import (
     audit as audit,
+)
+from ._audit._prepare import (
     prepare_audit as prepare_audit,
 )
 from ._audit._result import (

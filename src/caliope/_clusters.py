@@ -116,3 +116,23 @@ def sample_clusters(cluster: Int, size: int, rng: np.random.Generator) -> Int:
     order = rng.permutation(len(cluster))
     order = order[np.argsort(cluster[order], kind="stable")]
     return np.sort(order[np.unique(np.linspace(0, len(order) - 1, size).astype(np.int64))])
+
+
+def take_turns(n: int, models: int, fold: Int, known: Int | None, unit: Int) -> Int:
+    """The model, of one per fold, that predicts each of n new trajectories, (n,): each in turn.
+
+    Where clusters are named, ``known`` are those of the trajectories that were fitted on, in their ``fold``, and
+    ``unit`` those of the new ones: then it is the model that has not seen the cluster.
+
+    Examples
+    --------
+    >>> take_turns(3, 2, np.array([1, 0]), np.array([5, 6]), np.array([5, 5, 7])).tolist()
+    [1, 1, 0]
+    """
+    turns = np.arange(n) % models
+    if known is None:
+        return turns
+    fold_of = dict(zip(known.tolist(), fold.tolist(), strict=True))
+    return np.array(
+        [fold_of.get(c, t) for c, t in zip(unit.tolist(), turns.tolist(), strict=True)], dtype=np.int64
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +23,12 @@ from caliope.uncertainty._dependence import (
     stretch,
     stretch_for_clusters,
 )
-from caliope.uncertainty._intervals import check_level, influence, percentile_interval
+from caliope.uncertainty._intervals import check_level, delta_method, influence, percentile_interval
 from caliope.uncertainty._resampling import Scheme, count_blocks, evaluate, scheme_name, with_replacement
 from caliope.weights._effective import weigh_trajectories
+
+# Independent trajectories, or clusters, from which on resampling tells no more than influences do.
+MOST_RESAMPLED = 100_000
 
 
 def estimate(
@@ -39,7 +43,8 @@ def estimate(
 
     All rows share one set of resampled trajectories, so that they can be compared. Where the evidence has clusters,
     whole clusters are resampled. Where it has none and neighbouring trajectories hang together, the interval is widened
-    by that, with finding L108.
+    by that, with finding L108. In a log of more than 100,000 trajectories (or clusters) intervals come from influence
+    functions: the delta method, which needs the data once.
 
     Parameters
     ----------
@@ -83,14 +88,11 @@ def estimate(
     if not estimators:
         estimators = (monte_carlo, wis, phwis)
         estimators += (dm, wdr, phwdr) if evidence.q is not None else ()
-    drawn = []
-    generator, cluster = np.random.default_rng(rng), evidence.cluster
-    for counts in count_blocks(len(evidence), n_draws, scheme=scheme, cluster=cluster, rng=generator):
-        resampled = evidence.with_counts(counts)  # one for all, so that they share its sums
-        drawn.append([evaluate(estimator, resampled, counts) for estimator in estimators])
-    values = [np.concatenate(parts) for parts in zip(*drawn, strict=True)]
-    method = scheme_name(scheme, clustered=cluster is not None)
-    intervals = [percentile_interval(x, level=level, method=method) for x in values]
+    if evidence.layout.n_units > MOST_RESAMPLED and all(traits_of(f).declared for f in estimators):
+        intervals = [delta_method(f, evidence, level=level) for f in estimators]
+    else:
+        options: dict[str, Any] = {"n_draws": n_draws, "level": level, "scheme": scheme, "rng": rng}
+        intervals = _resample(evidence, estimators, **options)
     return Table(_numbered([_row(f, evidence, x) for f, x in zip(estimators, intervals, strict=True)]))
 
 
@@ -102,6 +104,27 @@ def _numbered(rows: Sequence[Estimate]) -> tuple[Estimate, ...]:
         number = f" ({before + 1})" if before else ""
         found.append(replace(row, name=row.name + number, label=row.label + number))
     return tuple(found)
+
+
+def _resample(
+    e: Evidence,
+    estimators: Sequence[Estimator],
+    *,
+    n_draws: int,
+    level: float,
+    scheme: Scheme,
+    rng: int | np.random.Generator,
+) -> list[Interval]:
+    """Percentile intervals of all estimators, on the same resamples."""
+    drawn = []
+    generator, cluster = np.random.default_rng(rng), e.cluster
+    for counts in count_blocks(len(e), n_draws, scheme=scheme, cluster=cluster, rng=generator):
+        resampled = e.with_counts(counts)  # one for all, so that they share its sums
+        drawn.append([evaluate(estimator, resampled, counts) for estimator in estimators])
+    method = scheme_name(scheme, clustered=cluster is not None)
+    return [
+        percentile_interval(np.concatenate(x), level=level, method=method) for x in zip(*drawn, strict=True)
+    ]
 
 
 def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:

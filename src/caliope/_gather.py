@@ -109,7 +109,9 @@ def gather(
     for rows in _chunks(data.n_steps, _ROWS if predicted else max(1, _CACHED // data.n_actions)):
         columns.fill(rows, behaviour_probs(rows), target_probs, values)
     columns.check_support()
-    columns.settle()
+    columns.take_logs()
+    if columns.v is not None:
+        columns.v = settle(columns.log_ratio, columns.q, columns.v)
     note = getattr(behaviour, "note", None)
     found = columns.notes(sees_more=bool(getattr(behaviour, "added", "")))
     notes = ((note,) if isinstance(note, Finding) else ()) + found + value_notes(q, data, gamma)
@@ -184,18 +186,11 @@ class _Columns:
             "share chosen by cross-validated log-likelihood."
         )
 
-    def settle(self) -> None:
-        """Take the logarithms. Where all ratios are 1, as for practice, let the value be that of the logged action."""
+    def take_logs(self) -> None:
+        """From ratios to their logarithms."""
         with np.errstate(divide="ignore"):
             np.log(self.log_ratio, out=self.log_ratio)
         self.log_ratio -= np.log(self.behaviour)
-        if (
-            self.q is not None
-            and self.v is not None
-            and not self.log_ratio.any()
-            and np.isfinite(self.v).all()
-        ):
-            self.v = self.q.copy()
 
     def notes(self, *, sees_more: bool) -> tuple[Finding, ...]:
         support = _support_notes(self.unsupported)
@@ -203,6 +198,26 @@ class _Columns:
             return support
         proba = np.concatenate(self.sampled)
         return support + behaviour_findings(self.data, self.sample, proba, sees_more=sees_more)
+
+
+def settle(log_ratio: Float, q: Any, v: Float) -> Float:
+    """The values of the target: those of the logged action where the target is practice, with every ratio 1."""
+    return q.copy() if not log_ratio.any() and np.isfinite(v).all() else v
+
+
+def weigh_steps(data: Trajectories, target: Any, behaviour: Float, *, q: Float) -> tuple[Float, Float, Float]:
+    """Log-ratios and values q and v at every step of a part of a log, (N,) each, without findings.
+
+    ``behaviour`` are probabilities of all actions, (N, A), or of those taken, (N,).
+    """
+    logged = behaviour.ndim == 1
+    columns, values = _Columns(data, True, examined=False), action_values(q, data)
+    target_probs = _target_probs(target, data, logged=logged)
+    for rows in _chunks(data.n_steps, _ROWS):
+        columns.fill(rows, behaviour[rows], target_probs, values)
+    columns.check_support()
+    columns.take_logs()
+    return columns.log_ratio, columns.q, columns.v  # type: ignore[return-value]
 
 
 def target_probabilities(data: Trajectories, target: Any, behaviour: Any = None) -> Float:

@@ -56,3 +56,20 @@ def order_by_hash(names: Sequence[Any], detail: Callable[[int], Any]) -> Int:
             for i, key in zip(alike_in_all, sorted(islice(drawn, len(alike_in_all))), strict=True):
                 keys[i] = key
     return np.array(sorted(range(len(names)), key=keys.__getitem__), dtype=np.int64)
+
+
+def hash_names(names: NDArray[Any]) -> NDArray[np.uint64]:
+    """Hashes of names as two whole numbers, (n, 2): their order is that of :func:`order_by_hash` where names differ.
+
+    Examples
+    --------
+    >>> names = np.array(["a", "b", "c", "d", "e"])
+    >>> high, low = hash_names(names).T
+    >>> names[np.lexsort((low, high))].tolist()
+    ['a', 'b', 'e', 'c', 'd']
+    """
+    key = (0).to_bytes(8)
+    found = b"".join(
+        blake2b(_text_of(name).encode(), digest_size=16, key=key).digest() for name in names.tolist()
+    )
+    return np.frombuffer(found, dtype=">u8").reshape(-1, 2).astype(np.uint64)

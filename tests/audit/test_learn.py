@@ -16,7 +16,7 @@ from caliope._audit._learn import fold_factor, learn_across_folds
 from caliope.cli import main
 from caliope.domains import ward
 from caliope.values import TabularRegressor, fitted_q, fitted_q_iteration
-from caliope.values._crossfit import fit_values_by_fold
+from caliope.values._defaults import fit_values_by_fold
 
 MODEL = {"logistic": LogisticRegression()}
 

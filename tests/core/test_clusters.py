@@ -17,7 +17,7 @@ from caliope.checks._log import behaviour_findings
 from caliope.uncertainty._dependence import few_clusters_factor, leave_clusters_out
 from caliope.uncertainty._resampling import count_blocks
 from caliope.values import TabularRegressor, cross_fitted_q_by_time
-from caliope.values._crossfit import fit_default_values
+from caliope.values._defaults import fit_default_values
 from conftest import ESTIMATORS, random_evidence
 
 every = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)

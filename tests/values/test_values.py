@@ -33,7 +33,7 @@ from caliope.values import (
     fitted_q_by_time,
     fitted_q_iteration,
 )
-from caliope.values._crossfit import fit_default_values
+from caliope.values._defaults import fit_default_values
 from caliope.values._fqe import CaliopeWarning
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,16 @@ class Answers:
         """What was asserted, as one clause for the condition of a verdict; empty where nothing was."""
         said = [x.clause for x in (self.learnt_on, self.ended, self.recorded_before) if x.clause]
         return (f"it is true, as stated, that {_join(said)}",) if said else ()
+
+    def about(self, n: int) -> Answers:
+        """The same answers about a log of n trajectories, of which a sample was asked about."""
+
+        def widen(answer: Answer) -> Answer:
+            return replace(
+                answer, findings=tuple(f.with_facts(n=n) if "n" in f.facts else f for f in answer.findings)
+            )
+
+        return Answers(*(widen(x) for x in (self.learnt_on, self.ended, self.recorded_before)))
 
     def to_dict(self) -> dict[str, str]:
         """The answers in words, by what was asked."""

@@ -22,10 +22,11 @@ from caliope.checks import D102, W108, Finding
 from caliope.checks._estimates import examine
 from caliope.checks._tails import check_influence
 from caliope.uncertainty._intervals import influence
-from caliope.values._crossfit import fit_default_values, fit_values_by_fold
-from caliope.values._kernel_values import fit_kernel_values
-from caliope.weights import clip_weights, marginalise_weights, normalise_under_way
-from caliope.weights._marginalised import default_regressors
+from caliope.values._defaults import AveragedValues, average_default_values, fit_values_by_fold
+from caliope.values._kernel_values import average_kernel_values
+from caliope.weights import clip_weights, normalise_under_way
+from caliope.weights._marginalised import regress_weights, use_regression
+from caliope.weights._regressed import WeightRegression, default_regressors
 
 if TYPE_CHECKING:
     from caliope._audit._prepare import PreparedAudit
@@ -61,6 +62,12 @@ class Basis:
         The same with weights normalised among those under way and capped, and with marginalised weights.
     weighed_on : array of int
         Numbers of the trajectories that weights were regressed on.
+    values : AveragedValues or None
+        The models of the values; None where the policy was learnt.
+    regression : WeightRegression
+        The models of the weights.
+    fitted_on : array of int
+        Numbers of the trajectories that values were fitted on.
     """
 
     asked: Question
@@ -74,6 +81,9 @@ class Basis:
     normalised: Evidence
     marginalised: Evidence
     weighed_on: Int
+    values: AveragedValues | None
+    regression: WeightRegression
+    fitted_on: Int
 
     @property
     def regressors(self) -> dict[str, Any]:
@@ -94,8 +104,9 @@ def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Bas
         target_probs = target_probabilities(data, asked.target, prepared.practice)
         # An absolute target is asked once; one relative to practice is stated anew for every behaviour model.
         target = asked.target if isinstance(asked.target, Relative) else target_probs
+        models = _fit_values(prepared, asked, target_probs) if learnt is None else []
         fitted, *other = (
-            _fit_values(prepared, asked, target_probs)
+            [(each.on(data, prepared.models.fitted_on), each.how) for each in models]
             if learnt is None
             else [_fit_values_by_fold(prepared, asked, learnt)]
         )
@@ -110,8 +121,25 @@ def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Bas
     with begin("marginalising weights"):
         normalised = clip_weights(normalise_under_way(evidence))
         which = data.subsample(choose_weight_steps(inputs.fit_steps), rng=random_stream(inputs.seed, 11))
-        marginalised = marginalise_weights(evidence, data, fitted_on=which, rng=random_stream(inputs.seed, 8))
-    return Basis(asked, target, target_probs, learnt, *chosen, normalised, marginalised, which)
+        rng = random_stream(inputs.seed, 8)
+        regression = regress_weights((evidence,), data, fitted_on=which, rng=rng)[0]
+        marginalised = use_regression(evidence, regression)
+    values = next(
+        (each for each, (q, _) in zip(models, (fitted, *other), strict=False) if q is chosen[0]), None
+    )
+    return Basis(
+        asked,
+        target,
+        target_probs,
+        learnt,
+        *chosen,
+        normalised,
+        marginalised,
+        which,
+        values,
+        regression,
+        prepared.models.fitted_on,
+    )
 
 
 def choose_values(
@@ -166,7 +194,7 @@ def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:
         return learn_across_folds(inputs.data, asked.learn, gamma=inputs.gamma, rng=rng)
 
 
-def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> list[Fitted]:
+def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> list[AveragedValues]:
     """Values of all actions under the target, by the user's regressor, or by trees and by a kernel.
 
     They are kept apart from the models.
@@ -180,11 +208,11 @@ def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -
     )
     options: dict[str, Any] = {"gamma": inputs.gamma, "rng": inputs.seed, "fitted_on": fitted_on}
     options["work"] = inputs.cache
-    found: list[Fitted] = [
-        cache("values", lambda: fit_default_values(data, target_probs, asked.regressor, **options))
+    found: list[AveragedValues] = [
+        cache("values", lambda: average_default_values(data, target_probs, asked.regressor, **options))
     ]
     if asked.regressor is None and data.states.shape[1] <= _KERNEL_FEATURES:
-        found.append(cache("kernel values", lambda: fit_kernel_values(data, target_probs, **options)))
+        found.append(cache("kernel values", lambda: average_kernel_values(data, target_probs, **options)))
     return found
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from caliope._audit._inputs import AuditInputs, check_inputs
 from caliope._audit._progress import show_stages
@@ -225,14 +225,25 @@ def _name_row(row: CalibrationRow, data: Trajectories) -> CalibrationRow:
     return replace(row, findings=tuple(name_facts(finding, data) for finding in row.findings))
 
 
-def name_facts(finding: Finding, data: Trajectories) -> Finding:
-    """A finding in the words of the log: its unit, the ids of its trajectories, the names of its actions."""
+class Names(NamedTuple):
+    """What trajectories are called, and where they stood in the files, (n,) each."""
+
+    ids: NDArray[Any]
+    place: Int | None
+
+
+def name_facts(finding: Finding, data: Trajectories, whole: Names | None = None) -> Finding:
+    """A finding in the words of the log: its unit, the ids of its trajectories, the names of its actions.
+
+    ``whole`` are the trajectories that the finding numbers, where those are not the ones of ``data``.
+    """
     names: dict[str, Any] = {"unit": data.unit}
+    called: Names | Trajectories = data if whole is None else whole
     if "trajectory" in finding.facts and "trajectory_name" not in finding.facts:
         i = int(finding.facts["trajectory"])
         names |= {
-            "trajectory": i if data.place is None else int(data.place[i]),
-            "trajectory_name": str(data.ids[i]),
+            "trajectory": i if called.place is None else int(called.place[i]),
+            "trajectory_name": str(called.ids[i]),
         }
     if "action" in finding.facts and data.action_names is not None:
         names["action_name"] = repr(data.action_names[int(finding.facts["action"])])

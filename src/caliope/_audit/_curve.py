@@ -52,7 +52,12 @@ class LearningCurve:
 
 
 def trace_curve(
-    data: Trajectories, chosen: FittedBehaviour, fitted_on: Int, *, rng: np.random.Generator
+    data: Trajectories,
+    chosen: FittedBehaviour,
+    fitted_on: Int,
+    *,
+    rng: np.random.Generator,
+    total: int | None = None,
 ) -> LearningCurve | None:
     r"""Fit a model on parts of its sample, and extrapolate its held-out log loss to the whole log.
 
@@ -70,6 +75,8 @@ def trace_curve(
         Numbers of the trajectories that it was fitted on.
     rng : Generator
         Chooses the parts.
+    total : int, optional
+        Decisions of the whole log, where this one is a sample of it.
 
     Returns
     -------
@@ -90,11 +97,18 @@ def trace_curve(
         return None
     steps = (*map(len, parts), int(data.lengths[fitted_on].sum()))
     losses = tuple(-float(np.log(p[usable]).mean()) for p in logged)
-    return LearningCurve(steps, losses, data.n_steps, extrapolate(steps, losses, data.n_steps))
+    total = data.n_steps if total is None else total
+    return LearningCurve(steps, losses, total, extrapolate(steps, losses, total))
 
 
 def trace_curve_of(
-    models: BehaviourModels, chosen: FittedBehaviour, cache: Cache, begin: Stages, *, seed: int
+    models: BehaviourModels,
+    chosen: FittedBehaviour,
+    cache: Cache,
+    begin: Stages,
+    *,
+    seed: int,
+    total: int,
 ) -> LearningCurve | None:
     """The learning curve of the recommended model where it was fitted on a sample; None where on the whole log."""
     if len(models.fitted_on) == len(models.data):
@@ -102,7 +116,8 @@ def trace_curve_of(
     rng = random_stream(seed, 9)
     with begin("learning curve"):
         found: LearningCurve | None = cache(
-            "learning curve", lambda: trace_curve(models.data, chosen, models.fitted_on, rng=rng)
+            f"learning curve to {total}",
+            lambda: trace_curve(models.data, chosen, models.fitted_on, total=total, rng=rng),
         )
     return found
 

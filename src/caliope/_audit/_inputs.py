@@ -53,6 +53,12 @@ class AuditInputs:
     cache: Cache = field(repr=False)  # for what depends on the log
     given: Trajectories  # in the order of the file
     recorded: RecordedPractice | None = None  # the probabilities of all actions, where they were recorded
+    whole_steps: int | None = None  # decisions of the log that this one is a sample of
+
+    @property
+    def total_steps(self) -> int:
+        """Decisions of the whole log."""
+        return self.data.n_steps if self.whole_steps is None else self.whole_steps
 
     @property
     def only_taken(self) -> bool:
@@ -93,6 +99,7 @@ def check_inputs(
     ended: Any = None,
     recorded_before: Any = None,
     cluster: Any = None,
+    whole_steps: int | None = None,
 ) -> AuditInputs:
     """Validate everything but the target policy; raise in one line, with what to do."""
     check_data(data)
@@ -108,11 +115,7 @@ def check_inputs(
     check_level(level)
     steps = choose_fit_steps(data.n_steps) if fit_steps is None else fit_steps
     check_whole("fit_steps", steps, 100, "decisions to fit on")
-    if not _is_whole(rng) or not 0 <= rng <= _LARGEST_SEED:
-        raise TypeError(
-            f"rng must be a seed, a whole number from 0 to {_LARGEST_SEED}, so that the same one gives the same audit; "
-            f"got {_short(rng)}."
-        )
+    seed = check_seed(rng)
     strata, (known, recorded) = as_strata(data, by), as_logged(data, logged)
     data, ends = answer_ended(data, ended)
     before = answer_recorded_before(data, recorded_before)
@@ -125,8 +128,31 @@ def check_inputs(
     cache = Cache.of(work).keyed(fixed)
     cache.keyed(models or {})  # raised now if a model cannot be kept, and not after the fits
     return AuditInputs(
-        fixed, models, gamma, known, strata, level, steps, int(rng), ends, before, cache, data, recorded
+        fixed,
+        models,
+        gamma,
+        known,
+        strata,
+        level,
+        steps,
+        seed,
+        ends,
+        before,
+        cache,
+        data,
+        recorded,
+        whole_steps,
     )
+
+
+def check_seed(rng: Any) -> int:
+    """The seed; raise unless it is a whole number that all libraries take."""
+    if not _is_whole(rng) or not 0 <= rng <= _LARGEST_SEED:
+        raise TypeError(
+            f"rng must be a seed, a whole number from 0 to {_LARGEST_SEED}, so that the same one gives the same audit; "
+            f"got {_short(rng)}."
+        )
+    return int(rng)
 
 
 def check_question(

@@ -19,7 +19,7 @@ from caliope._traits import Estimator
 from caliope._trajectories import Trajectories
 from caliope.checks import Q106, Finding
 from caliope.uncertainty._intervals import influence
-from caliope.values._crossfit import rounds_of
+from caliope.values._defaults import rounds_of
 from caliope.values._fqe import fitted_q_iteration
 
 FOLDS = 5

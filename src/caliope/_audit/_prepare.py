@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caliope._audit._about import About, as_about
+from caliope._audit._about import About
 from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts
 from caliope._audit._curve import LearningCurve, trace_curve_of
-from caliope._audit._inputs import AuditInputs, check_data, check_inputs, check_question
+from caliope._audit._inputs import AuditInputs, check_inputs, check_question
 from caliope._audit._placebo import Placebo, check_underfit, fit_challenger, run_placebo
 from caliope._audit._progress import show_stages
 from caliope._audit._result import Audit
@@ -151,148 +151,6 @@ class PreparedAudit:
             return run_audit(self, asked, Stages(tell))
 
 
-def audit(
-    data: Trajectories,
-    target: Any = None,
-    models: Mapping[str, Any] | None = None,
-    *,
-    learn: Any = None,
-    gamma: float = 1.0,
-    logged: ArrayLike | None = None,
-    by: ArrayLike | None = None,
-    cluster: ArrayLike | str | None = None,
-    regressor: Any = None,
-    level: float = 0.95,
-    n_draws: int = 1000,
-    fit_steps: int | None = None,
-    about: About | None = None,
-    learnt_on: Any = None,
-    ended: Any = None,
-    recorded_before: Any = None,
-    worst: float | None = None,
-    rng: int,
-    progress: Progress | bool | None = None,
-    work: str | Path | Cache | None = None,
-) -> Audit:
-    """Estimate what a target policy is worth on a log, and whether the number may be believed.
-
-    The log is checked. Candidate models of the behaviour policy are cross-fitted by trajectory and compared on held-out
-    decisions. Values are fitted across folds, and every estimator is computed with confidence intervals and checks. A
-    negative control estimates a value that is known, and other choices are tried. At last it is asked how strong an
-    unmeasured confounder, and how few trajectories, would reverse the result.
-
-    Parameters
-    ----------
-    data : Trajectories
-        The log.
-    target : Policy, array, function, module, or a policy stated relative to practice (``mix``, ``tilt``)
-        The target policy: a classifier, probabilities of shape (N, A), or recommended actions of shape (N,), in words
-        where those of the log are. Also a function of the log or of its states that returns one of these, a torch
-        module that returns probabilities, or what has ``predict(states)``, such as an algorithm of d3rlpy.
-    models : mapping from name to unfitted classifier, optional
-        Candidates for the behaviour policy, the simpler ones first; by default
-        :func:`~caliope.behaviour.candidate_models`.
-    learn : callable, unfitted classifier or unfitted regressor, optional
-        In place of a target its learner. It is fitted across 5 folds, and each trajectory is evaluated with the
-        policy that has not seen it. A function takes a log and returns a policy, a mixture of one with practice, or
-        a function from a log to probabilities (N, A). A classifier imitates the actions of the log. A regressor makes
-        the greedy policy of :func:`~caliope.values.fitted_q_iteration`.
-    gamma : float
-        Discount in [0, 1].
-    logged : array-like of shape (N,) or (N, A), optional
-        Probabilities with which the logged actions were taken, where they were recorded, or those of all actions. They
-        are used, checked, and compared with the fitted ones. A tilt of practice needs those of all actions. Rows that
-        were rounded are rescaled to sum to 1, as the settings say.
-    by : array-like of shape (N,), optional
-        A stratum for every step, for calibration. Values and differences are by that of the first step.
-    cluster : array-like of shape (n,), or str, optional
-        The cluster of every trajectory, such as its site, or the name of a column of ``data``; by default that of
-        ``data``. Folds, resamples and standard errors then keep clusters together.
-    regressor : scikit-learn regressor, optional
-        For the fitted values; by default a kernel per action or extremely randomised trees, as the settings say.
-    level : float
-        Level of the confidence intervals.
-    n_draws : int
-        Bootstrap draws, from 20.
-    fit_steps : int, optional
-        Decisions that models are fitted on, in whole trajectories. By default all up to 10,000, and half of a larger
-        log up to 100,000. A finding says where they are few for the log (A112).
-    about : About, optional
-        Title, question, names of the policy, outcome, unit and actions, author and date, for the report.
-    learnt_on : "no", array of ids, or mask of shape (n,), optional
-        What no log tells is asked, and without an answer the verdict is "caution" at best. Here: on which trajectories
-        the target was learnt. Those of this log must not evaluate it.
-    ended : "all", or array of bool of shape (n,), optional
-        Whether the trajectories ended, or were cut off or lost. Not asked if ``data`` was made with ``terminated``, nor
-        where each has one step.
-    recorded_before : "all", or sequence of str, optional
-        State columns that were recorded before the decision of their row.
-    worst : float, optional
-        The worst plausible return of a trajectory, seen or not. The lower ends of intervals then include such an
-        outcome as often as it could happen and not be seen (finding D116). It must not exceed the smallest return in
-        the log.
-    rng : int
-        Seed; the same one gives the same audit.
-    progress : callable or bool, optional
-        Called with the name of every stage as it begins. By default a line names the stage in a terminal and in a
-        notebook; True shows it anywhere, False nowhere.
-    work : path, optional
-        A folder of your own that keeps finished stages: an audit that was stopped, called again, goes on where it was.
-        It holds pickles; never use one from somebody else.
-
-    Returns
-    -------
-    Audit
-        Estimates, verdict, findings, and everything that a report needs.
-
-    See Also
-    --------
-    prepare_audit : The first half, for several target policies on one log.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from caliope.behaviour import TabularFrequencies
-    >>> from caliope.domains import ward
-    >>> from caliope import TabularPolicy
-    >>> from caliope.values import TabularRegressor
-    >>> data, policy = ward.simulate(300, rng=0), TabularPolicy(ward.EARLIER)
-    >>> models = {"frequencies": TabularFrequencies(), "logistic": LogisticRegression()}
-    >>> result = audit(data, policy, models, regressor=TabularRegressor(), n_draws=20, rng=0)
-    >>> round(result.headline.value, 2), result.verdict
-    (0.54, 'caution')
-    """
-    check_data(data)
-    data = as_about(about).name_log(data)
-    inputs = check_inputs(
-        data,
-        models,
-        gamma=gamma,
-        logged=logged,
-        by=by,
-        level=level,
-        fit_steps=fit_steps,
-        ended=ended,
-        recorded_before=recorded_before,
-        rng=rng,
-        work=work,
-        cluster=cluster,
-    )
-    # Before anything is fitted: a target that cannot be evaluated is reported at once.
-    asked = check_question(
-        inputs,
-        target,
-        regressor=regressor,
-        n_draws=n_draws,
-        about=about,
-        learnt_on=learnt_on,
-        worst=worst,
-        learn=learn,
-    )
-    with show_stages(progress) as tell:
-        return run_audit(prepare_inputs(inputs, Stages(tell)), asked, Stages(tell))
-
-
 def prepare_audit(
     data: Trajectories,
     models: Mapping[str, Any] | None = None,
@@ -376,9 +234,9 @@ def prepare_inputs(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
         others = cache("other models", lambda: fit_other_models(models.alike, name, practice, rng=seed))
     curve = None
     if inputs.logged is None:
-        curve = trace_curve_of(models, chosen, cache, begin, seed=seed)
+        curve = trace_curve_of(models, chosen, cache, begin, seed=seed, total=inputs.total_steps)
         gain = None if curve is None else curve.gain
-        about = (*about, *check_fitted_share(models.n_steps, data.n_steps, gain))
+        about = (*about, *check_fitted_share(models.n_steps, inputs.total_steps, gain))
     else:
         # Weights are made of the logged probabilities: the control speaks of the fitted models alone.
         logged = check_logged(data, inputs.logged, chosen.probabilities)

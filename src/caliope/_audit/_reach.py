@@ -6,9 +6,10 @@ decisions, :math:`(1 - \alpha)\, \pi_b + \alpha\, \pi_e`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,14 @@ from caliope._trajectories import Trajectories
 from caliope.checks import S101, Finding
 from caliope.checks._audit import bias_factor, grade_capping
 from caliope.checks._counting import count_once
-from caliope.uncertainty._dependence import stretch_for_clusters
+from caliope.uncertainty._dependence import effective_clusters, few_clusters_factor, stretch
 from caliope.uncertainty._intervals import difference, influence
 from caliope.weights import clip_weights, effective_n, normalise_under_way
-from caliope.weights._marginalised import marginalise_all
+from caliope.weights._marginalised import regress_weights, use_regression
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _DRAWS = 2000  # multipliers behind the uniform band
+_MULTIPLIED = 50_000  # units with a multiplier of their own in each draw; of more the sums are drawn
 _GAIN = difference(wdr)
 
 
@@ -100,10 +102,30 @@ class Reach:
         return {"largest": self.largest, "usable": self.usable, "text": str(self), "rows": rows}
 
 
+@dataclass(frozen=True)
+class Known:
+    """What holds at every share.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        What was found about the log and the behaviour policy.
+    support : Support or None
+        Regions without choice; a share of the decisions has that share of their mass.
+    conditions : tuple of str
+        Conditions of trust.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    support: Support | None = None
+    conditions: tuple[str, ...] = ()
+
+
 def trace_reach(
     data: Trajectories,
     target_probs: Float,
     behaviour: Any,
+    scale: float = 1.0,
     *,
     base: Evidence,
     q: Float,
@@ -111,11 +133,8 @@ def trace_reach(
     whole: Evidence | None = None,
     regressors: Mapping[str, Any] | None = None,
     weighed_on: Int | None = None,
-    findings: Sequence[Finding] = (),
-    support: Support | None = None,
-    conditions: tuple[str, ...] = (),
+    about: Known | None = None,
     widen: float = 1.0,
-    scale: float = 1.0,
     shares: Sequence[float] = SHARES,
     rng: np.random.Generator,
 ) -> Reach:
@@ -138,6 +157,8 @@ def trace_reach(
         Probabilities of the new policy at every step.
     behaviour : Policy, or array of shape (N, A) or (N,)
         The behaviour policy.
+    scale : float
+        Share of the policy in the new policy, where that is itself a mixture with current practice.
     base : Evidence
         The evidence of the new policy itself, whose notes on the behaviour policy hold at every share.
     q : array of shape (N, A)
@@ -150,16 +171,10 @@ def trace_reach(
         Of the weights, as for :func:`~caliope.weights.marginalise_weights`.
     weighed_on : array of int, optional
         Numbers of the trajectories that weights are regressed on, by default all.
-    findings : sequence of Finding
-        What holds at every share: what was found about the log and the behaviour policy.
-    support : Support, optional
-        Regions without choice; a share of the decisions has that share of their mass.
-    conditions : tuple of str
-        Conditions of trust.
+    about : Known, optional
+        What holds at every share.
     widen : float
         Factor of the width of the band.
-    scale : float
-        Share of the policy in the new policy, where that is itself a mixture with current practice.
     shares : sequence of float
         Shares of the decisions, rising.
     rng : Generator
@@ -174,43 +189,103 @@ def trace_reach(
     ----------
     Kennedy (2019), nonparametric causal effects based on incremental propensity score interventions, for the band.
     """
-    found = [
-        _gather_share(data, MixWithPractice(target_probs, scale * share), behaviour, base, q)  # type: ignore[arg-type]
-        for share in shares
-    ]
+    found = gather_shares(data, target_probs, behaviour, scale, base=base, q=q, shares=shares)
     if whole is not None:
         found = [*found[:-1], base]
     parts = found if whole is None else found[:-1]
-    marginalised = marginalise_all(parts, data, regressors=regressors, fitted_on=weighed_on, rng=rng)
-    marginalised += () if whole is None else (whole,)
-    values = np.array([float(_GAIN(e)) for e in marginalised])
-    influences = np.array([e.layout.pool(influence(_GAIN, e)) for e in marginalised])
-    plain = np.array([e.layout.pool(influence(_GAIN, _plain(e))) for e in found])
+    regressions = regress_weights(parts, data, regressors=regressors, fitted_on=weighed_on, rng=rng)
+    marginalised = (use_regression(*pair) for pair in zip(parts, regressions, strict=True))
+    pairs = zip(found, chain(marginalised, () if whole is None else (whole,)), strict=True)
+    return judge_shares(tuple(shares), pairs, about or Known(), level=level, widen=widen, rng=rng)
+
+
+def gather_shares(
+    data: Trajectories,
+    target_probs: Float,
+    behaviour: Any,
+    scale: float,
+    *,
+    base: Evidence,
+    q: Float,
+    shares: Sequence[float] = SHARES,
+) -> list[Evidence]:
+    """Evidence of the policy in each share of the decisions; parameters as for :func:`trace_reach`."""
+    return [
+        _gather_share(data, MixWithPractice(target_probs, scale * share), behaviour, base, q)  # type: ignore[arg-type]
+        for share in shares
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Share:
+    """What is kept of the evidence of a share: two columns over trajectories and a few numbers."""
+
+    value: float
+    moved: float  # by what was done to the weights
+    influence: Float  # (units,)
+    plain: Float  # (units,), of the plain weights
+    findings: tuple[Finding, ...]
+    effective_n: float
+    clusters: float | None  # effective number of them
+
+    @classmethod
+    def of(cls, raw: Evidence, e: Evidence) -> _Share:
+        value = float(_GAIN(e))
+        return cls(
+            value,
+            value - float(_GAIN(raw)),
+            e.layout.pool(influence(_GAIN, e)),
+            e.layout.pool(influence(_GAIN, _plain(raw))),
+            examine_marginalised(_GAIN, clip_weights(raw), e),
+            effective_n(e),
+            None if e.cluster is None else effective_clusters(_GAIN, e),
+        )
+
+    def stretch(self, band: Interval) -> Interval:
+        """Stretch the band by what few clusters make it too short."""
+        if self.clusters is None:
+            return band
+        return stretch(band, self.value, few_clusters_factor(self.clusters, band.level))
+
+
+def judge_shares(
+    shares: tuple[float, ...],
+    pairs: Iterable[tuple[Evidence, Evidence]],
+    about: Known,
+    *,
+    level: float,
+    widen: float = 1.0,
+    rng: np.random.Generator,
+) -> Reach:
+    """The band and the verdicts from the evidence of each share, plain and marginalised, one after the other."""
+    found, n = [], 0
+    for raw, e in pairs:
+        found.append(_Share.of(raw, e))
+        n = len(e)
+    influences = np.array([each.influence for each in found])
     # The error of one share alone, as every other check of an audit has it: at least that of the plain weights.
-    own, other = (np.sqrt((u**2).sum(axis=1)) / len(data) for u in (influences, plain))
-    se = np.maximum(own, other)
-    arm = widen * uniform_arms(influences, level=level, rng=rng) / len(data)
+    own = np.sqrt((influences**2).sum(axis=1)) / n
+    se = np.maximum(own, [np.sqrt((each.plain**2).sum()) / n for each in found])
+    arm = widen * uniform_arms(influences, level=level, rng=rng) / n
     rows = []
-    for i, (share, raw) in enumerate(zip(shares, found, strict=True)):
-        moved, e = values[i] - float(_GAIN(raw)), marginalised[i]
-        half = arm[i] * (se[i] / own[i] * bias_factor(moved, float(se[i]), level) if own[i] > 0 else 1.0)
-        band = Interval(values[i] - half, values[i] + half, level, "uniform band, multiplier bootstrap")
-        unsupported = () if support is None else support.scale(share).findings()
-        found_here = examine_marginalised(_GAIN, clip_weights(raw), e)
-        seen = (*found_here, *grade_capping(moved, float(se[i])), *unsupported, *findings)
+    for i, (share, each) in enumerate(zip(shares, found, strict=True)):
+        half = arm[i] * (se[i] / own[i] * bias_factor(each.moved, float(se[i]), level) if own[i] > 0 else 1.0)
+        band = Interval(each.value - half, each.value + half, level, "uniform band, multiplier bootstrap")
+        unsupported = () if about.support is None else about.support.scale(share).findings()
+        seen = (*each.findings, *grade_capping(each.moved, float(se[i])), *unsupported, *about.findings)
         rows.append(
             Estimate(
                 f"share_{share:g}",
                 f"New policy in {share:.0%} of the decisions, minus current practice",
-                values[i],
-                stretch_for_clusters(band, _GAIN, e),
-                len(data),
-                effective_n(e),
+                each.value,
+                each.stretch(band),
+                n,
+                each.effective_n,
                 count_once(seen),
-                conditions,
+                about.conditions,
             )
         )
-    return Reach(tuple(shares), Table(tuple(rows), "How far the log carries"))
+    return Reach(shares, Table(tuple(rows), "How far the log carries"))
 
 
 def _plain(e: Evidence) -> Evidence:
@@ -232,5 +307,12 @@ def uniform_arms(influences: Float, *, level: float, rng: np.random.Generator) -
     if not usable.any():
         return np.where(scale == 0, 0.0, np.nan)
     scaled = influences[usable] / scale[usable, None]
-    largest = np.abs(rng.standard_normal((_DRAWS, influences.shape[1])) @ scaled.T).max(axis=1)
+    n = influences.shape[1]
+    if n <= _MULTIPLIED:
+        largest = np.abs(rng.standard_normal((_DRAWS, n)) @ scaled.T).max(axis=1)
+    else:
+        # The sums are normal, with this covariance: drawn at once.
+        values, vectors = np.linalg.eigh(scaled @ scaled.T)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        largest = np.abs(rng.standard_normal((_DRAWS, len(root))) @ root.T).max(axis=1)
     return float(np.quantile(largest, level)) * np.where(np.isfinite(scale), scale, np.nan)

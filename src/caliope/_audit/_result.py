@@ -68,7 +68,7 @@ class Audit(Reported):
     evidence : Evidence
         Rewards, capped ratios and values that the headline is computed from.
     data : Trajectories
-        The log.
+        The log; of one in partitions the sample that models were fitted to.
     target_probs : array of shape (N, A)
         Probabilities of the target policy at every step.
     behaviour_probs : array of shape (N, A)
@@ -210,7 +210,7 @@ class Audit(Reported):
         ]
         if flip is not None:
             lines.append(
-                f"Influence: leaving out {flip} of {len(self.data)} {self.data.units} changes the sign."
+                f"Influence: leaving out {flip} of {len(self.evidence)} {self.data.units} changes the sign."
             )
         return lines
 
@@ -307,7 +307,7 @@ class Audit(Reported):
             "placebo": self.placebo.to_dict(),
             "other_choices": self.others.to_dict(),
             "influence": {
-                "trajectories": [str(self.data.ids[i]) for i in self.influence.top],
+                "trajectories": [each.id for each in self.summary.influential],
                 "effect": [finite(x) for x in self.influence.effect],
                 "to_flip": self.influence.to_flip,
             },

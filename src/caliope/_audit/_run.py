@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from caliope._audit._answers import Answers
 from caliope._audit._basis import Basis, gather_basis
 from caliope._audit._choices import benchmark, comparable_values, try_others
-from caliope._audit._compare import name_facts, random_stream
+from caliope._audit._compare import Names, name_facts, random_stream
 from caliope._audit._contents import describe_log
 from caliope._audit._estimates import check_estimates, estimate_all, include_changes, include_unseen
 from caliope._audit._given_order import in_given_order
@@ -21,16 +21,18 @@ from caliope._audit._learn import (
     fold_factor,
     name_of_learner,
 )
-from caliope._audit._reach import Reach, trace_reach
+from caliope._audit._reach import SHARES, Known, Reach, judge_shares, trace_reach
 from caliope._audit._result import GAIN, LOGGED, PRACTICE, Audit
 from caliope._audit._settings import AuditSettings, Stages
 from caliope._audit._subgroups import Subgroups, estimate_subgroups
 from caliope._audit._summary import summarise
 from caliope._conditions import independent
+from caliope._evidence import Evidence
 from caliope._formulas import wdr
 from caliope._gather import gather, target_probabilities
 from caliope._named_policies import NamedPolicy
 from caliope._policies import MixWithPractice, Practice, Relative
+from caliope._ragged import Float
 from caliope._recorded import recorded_support
 from caliope._results import Estimate, Table
 from caliope._support import Support, asked_of_practice, find_support
@@ -67,20 +69,27 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     return audit_with_basis(prepared, asked, begin)[0]
 
 
-def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> tuple[Audit, Basis]:
-    """The audit of a question, and what its numbers were computed from, in the fixed order of the log."""
+def audit_with_basis(
+    prepared: PreparedAudit, asked: Question, begin: Stages, *, extend: Extend | None = None
+) -> tuple[Audit, Basis]:
+    """The audit of a question, and what its numbers were computed from, in the fixed order of the log.
+
+    Where the log that was prepared is a sample of a larger one, ``extend`` makes the evidence of the whole of it: all
+    numbers come from that, and what needs states from the sample.
+    """
     inputs, data = prepared.inputs, prepared.data
     basis = gather_basis(prepared, asked, begin)
-    asked, evidence, capped = basis.asked, basis.evidence, basis.capped
+    whole = Whole(basis, Names(data.ids, data.place)) if extend is None else extend(prepared, basis, begin)
+    asked, capped = basis.asked, whole.basis.capped
     support = _find_support(prepared, basis)
     with begin("estimating"):
-        rows = estimate_all(basis, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
+        rows = estimate_all(whole.basis, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
         rows, by_folds = _widen_for_folds(rows, prepared, basis)
-        rows = include_unseen(include_changes(rows), asked.worst, evidence.returns)
+        rows = include_unseen(include_changes(rows), asked.worst, capped.returns)
     with begin("other choices"):
         others = try_others(prepared, basis.target, basis.q)
     with begin("sensitivity of the result"):
-        influence = find_influential(difference(wdr), basis.marginalised)
+        influence = find_influential(difference(wdr), whole.basis.marginalised)
         confounding = breakdown(capped)
         strength = benchmark(data, basis.target) if inputs.logged is None else ()
     with begin("summarising"):
@@ -92,26 +101,29 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
             behaviour_probs=prepared.practice,
             influence=influence,
             breakdown=confounding,
+            ids=whole.names.ids,
         )
     table = Table(rows, "What the new policy is worth")
     answers = Answers(asked.learnt_on, inputs.ended, inputs.recorded_before)
+    answers = answers if extend is None else answers.about(len(capped))
     with begin("how far the log carries"):
-        reach = _trace(prepared, basis, support, table[GAIN], answers)
-    looked_at = len(prepared.looked_at) / len(data)
+        reach = _trace(prepared, whole, support, table[GAIN], answers)
+    looked_at = len(prepared.looked_at) / len(capped)
     about = (*prepared.findings, *support.findings())
     agreeing = check_estimates(table, comparable_values(others, prepared), looked_at)
     asked_for = (*_check_question(asked), *by_folds, *answers.findings)
     findings = (
         *about,
-        *check_late_steps(basis.marginalised),
+        *check_late_steps(whole.basis.marginalised),
         *check_strata(capped, inputs.strata),
         *agreeing,
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
         *asked_for,
     )
     subgroups = _subgroups(prepared, basis, table[GAIN], (*about, *agreeing, *asked_for), answers)
+    settings = _settings(prepared, asked, basis.how, answers)
     found = Audit(
-        table=replace(table, rows=tuple(_attach(row, findings, answers, data) for row in rows)),
+        table=replace(table, rows=tuple(_attach(row, findings, answers, data, whole.names) for row in rows)),
         comparison=prepared.comparison,
         placebo=prepared.placebo,
         others=others,
@@ -127,10 +139,42 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
         data=data,
         target_probs=basis.target_probs,
         behaviour_probs=prepared.practice,
-        settings=_settings(prepared, asked, basis.how, answers),
+        settings=replace(settings, n_trajectories=len(capped), n_steps=len(capped.rewards)),
         stages=(*prepared.stages, *begin.done),
     )
     return in_given_order(found, inputs.given), basis
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """The evidence that numbers come from.
+
+    Attributes
+    ----------
+    basis : Basis
+        With the evidence of the whole log.
+    names : Names
+        What its trajectories are called.
+    shares : callable, optional
+        What yields the evidence of each share of the decisions, plain and marginalised; by default it is made of the
+        log that was prepared.
+    """
+
+    basis: Basis
+    names: Names
+    shares: Callable[[], Iterator[tuple[Evidence, Evidence]]] | None = None
+
+
+Extend = Callable[["PreparedAudit", Basis, Stages], Whole]
+
+
+def mixed_in(prepared: PreparedAudit, basis: Basis) -> tuple[Float, Any, float]:
+    """What is mixed with practice, its probabilities (N, A); practice; and the share of the whole of it."""
+    target = basis.asked.target
+    if not isinstance(target, MixWithPractice):
+        return basis.target_probs, prepared.behaviour, 1.0
+    # Not the mixture: with logged probabilities its part of practice is known at those alone.
+    return target_probabilities(prepared.data, target.policy), prepared.behaviour, float(target.share)
 
 
 def _find_support(prepared: PreparedAudit, basis: Basis) -> Support:
@@ -145,32 +189,38 @@ def _find_support(prepared: PreparedAudit, basis: Basis) -> Support:
 
 
 def _trace(
-    prepared: PreparedAudit, basis: Basis, support: Support, gain: Estimate, answers: Answers
+    prepared: PreparedAudit, whole: Whole, support: Support, gain: Estimate, answers: Answers
 ) -> Reach | None:
     """The policy in a growing share of the decisions; practice itself has none."""
+    basis = whole.basis
     if isinstance(basis.asked.target, Practice):
         return None
-    mixed = isinstance(basis.asked.target, MixWithPractice)
-    found = trace_reach(
-        prepared.data,
-        # What is mixed in, and not the mixture: with logged probabilities its part of practice is known at those alone.
-        target_probabilities(prepared.data, basis.asked.target.policy) if mixed else basis.target_probs,
-        prepared.behaviour,
-        base=basis.evidence,
-        q=basis.q,
-        whole=basis.marginalised,
-        regressors=basis.regressors,
-        weighed_on=basis.weighed_on,
-        level=prepared.inputs.level,
+    about = Known(
         # Neighbours that hang together do so at every share.
-        findings=(*prepared.findings, *answers.findings, *(f for f in gain.findings if f.check == L108)),
-        support=support,
-        conditions=(*gain.conditions, *answers.conditions, _independence(prepared.data)),
-        # What folds of a learner share widens an interval by a factor of at most the square root of 2.
-        widen=1.0 if basis.learnt is None else math.sqrt(2),
-        scale=float(basis.asked.target.share) if mixed else 1.0,
-        rng=random_stream(prepared.inputs.seed, 7),
+        (*prepared.findings, *answers.findings, *(f for f in gain.findings if f.check == L108)),
+        support,
+        (*gain.conditions, *answers.conditions, _independence(prepared.data)),
     )
+    level = prepared.inputs.level
+    if whole.shares is not None:
+        found = judge_shares(
+            SHARES, whole.shares(), about, level=level, rng=random_stream(prepared.inputs.seed, 13)
+        )
+    else:
+        found = trace_reach(
+            prepared.data,
+            *mixed_in(prepared, basis),
+            base=basis.evidence,
+            q=basis.q,
+            whole=basis.marginalised,
+            regressors=basis.regressors,
+            weighed_on=basis.weighed_on,
+            level=level,
+            about=about,
+            # What folds of a learner share widens an interval by a factor of at most the square root of 2.
+            widen=1.0 if basis.learnt is None else math.sqrt(2),
+            rng=random_stream(prepared.inputs.seed, 7),
+        )
     if basis.asked.worst is None:
         return found
     practice = float(basis.evidence.returns.mean())
@@ -230,7 +280,9 @@ def _independence(data: Trajectories) -> str:
     return independent(data.units if data.layout.cluster is None else "clusters")
 
 
-def _attach(row: Estimate, findings: Sequence[Finding], answers: Answers, data: Trajectories) -> Estimate:
+def _attach(
+    row: Estimate, findings: Sequence[Finding], answers: Answers, data: Trajectories, names: Names
+) -> Estimate:
     """A row with what was found and asserted; the plain mean of practice uses neither weights nor values."""
     if row.conditions:
         conditions = (*row.conditions, *answers.conditions, _independence(data))
@@ -239,8 +291,10 @@ def _attach(row: Estimate, findings: Sequence[Finding], answers: Answers, data: 
         conditions = (*([answers.ended.clause] if answers.ended.clause else []), _independence(data))
     if row.name == PRACTICE:
         findings = [finding for finding in findings if "log" in finding.concerns]
-    told = tuple(name_facts(finding, data) for finding in count_once((*row.findings, *findings)))
-    interval = replace(row.interval, findings=tuple(name_facts(f, data) for f in row.interval.findings))
+    told = tuple(name_facts(finding, data, names) for finding in count_once((*row.findings, *findings)))
+    interval = replace(
+        row.interval, findings=tuple(name_facts(f, data, names) for f in row.interval.findings)
+    )
     return replace(row, findings=told, interval=interval, conditions=conditions)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from caliope._evidence import Evidence
 from caliope._ragged import Float, Int
@@ -158,6 +160,7 @@ def summarise(
     behaviour_probs: Float,
     influence: Influence,
     breakdown: Breakdown,
+    ids: NDArray[Any] | None = None,
 ) -> AuditSummary:
     """Aggregate what a report of an audit shows.
 
@@ -171,6 +174,8 @@ def summarise(
         Probabilities of all actions at every step.
     influence, breakdown
         Parts of the audit.
+    ids : array of shape (n,), optional
+        What the trajectories of the evidence are called, where ``data`` is a sample of them.
 
     Returns
     -------
@@ -185,7 +190,7 @@ def summarise(
         target_shares=target_probs.mean(axis=0),
         ratios=ratio_reliability(behaviour_probs, data, target_probs),
         confounding=_confounding(e, breakdown),
-        influential=_influential(data, e, influence),
+        influential=_influential(data.ids if ids is None else ids, e, influence),
     )
 
 
@@ -240,12 +245,12 @@ def _confounding(e: Evidence, breakdown: Breakdown) -> ConfoundingCurve | None:
     return ConfoundingCurve(factors, np.array([x.low for x in ends]), np.array([x.high for x in ends]))
 
 
-def _influential(data: Trajectories, e: Evidence, influence: Influence) -> tuple[InfluentialTrajectory, ...]:
+def _influential(ids: NDArray[Any], e: Evidence, influence: Influence) -> tuple[InfluentialTrajectory, ...]:
     total = float(e.final_weight.sum())
     return tuple(
         InfluentialTrajectory(
-            str(data.ids[i]),
-            int(data.lengths[i]),
+            str(ids[i]),
+            int(e.layout.lengths[i]),
             float(e.returns[i]),
             float(e.final_weight[i] / total) if total > 0 else float("nan"),
             float(effect),

@@ -133,7 +133,7 @@ def from_stdin(study: Study) -> Study:
 
 
 def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool) -> Audit:
-    from caliope._audit._prepare import audit
+    from caliope._audit._audit import audit
     from caliope._audit._settings import Stages
     from caliope.cli._columns import learnt_on_of, propensities_of, read_log, recorded_before_of, strata_of
     from caliope.cli._policies import behaviour_models, target_of

@@ -8,6 +8,10 @@ from ._encoder import (
     Encoder as Encoder,
     StateColumn as StateColumn,
 )
+from ._partitions import (
+    Partitions as Partitions,
+    open_partitions as open_partitions,
+)
 from ._source import (
     column_types as column_types,
 )

@@ -307,7 +307,7 @@ def _types_of(path: Path, reader: Callable[[Path, Roles], _Part]) -> nw.Schema:
 
 def first_rows(source: str | os.PathLike[str] | Sequence[str], rows: int) -> pl.DataFrame:
     """The first rows of a table in files, with every column that its first file has."""
-    path = _paths(source)[0]
+    path = find_files(source)[0]
     with _reading(str(path)):
         return _any_query(path, _reader_of([path])).head(rows).collect()
 
@@ -333,12 +333,12 @@ def column_types(source: str | os.PathLike[str] | Sequence[str]) -> Types:
     >>> list(column_types(ward.csv_path()))[1:]
     ['hour', 'severity', 'dose', 'discharged']
     """
-    paths = _paths(source)
+    paths = find_files(source)
     reader = _reader_of(paths)
     return _common([_types_of(path, reader) for path in paths])
 
 
-def _paths(source: str | os.PathLike[str] | Sequence[str]) -> list[Path]:
+def find_files(source: str | os.PathLike[str] | Sequence[str]) -> list[Path]:
     several = [source] if isinstance(source, str | os.PathLike) else source
     return [path for pattern in several for path in _find(pattern)]
 
@@ -362,7 +362,7 @@ def open_source(source: object, roles: Roles) -> Source:
     if isinstance(source, str | os.PathLike):
         return _scan(_find(source), roles)
     if isinstance(source, list | tuple) and source and all(isinstance(x, str | os.PathLike) for x in source):
-        return _scan(_paths(source), roles)
+        return _scan(find_files(source), roles)
     if isinstance(source, pl.LazyFrame):
         return _Scanned((_Part("the LazyFrame", source),))
     try:

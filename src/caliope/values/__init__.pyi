@@ -6,6 +6,8 @@ from ._crossfit import (
     CrossFittedQ as CrossFittedQ,
     cross_fitted_q as cross_fitted_q,
     cross_fitted_q_by_time as cross_fitted_q_by_time,
+)
+from ._defaults import (
     fit_default_values as fit_default_values,
 )
 from ._fqe import (

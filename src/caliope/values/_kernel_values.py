@@ -12,11 +12,12 @@ import numpy as np
 from caliope._cache import Cache
 from caliope._ragged import Float, Int
 from caliope._trajectories import Trajectories
-from caliope.values._crossfit import (
-    cross_fit,
+from caliope.values._crossfit import cross_fit
+from caliope.values._defaults import (
+    AveragedValues,
+    add_step,
     divide,
     needs_time,
-    predict_others,
     rounds_of,
     say_rounds,
     say_times,
@@ -44,20 +45,32 @@ def fit_kernel_values(
     30 from the logged returns. Parameters and returns are those of :func:`~caliope.values.fit_default_values`.
     """
     which = np.arange(len(data)) if fitted_on is None else fitted_on
-    if by_step := needs_time(data.part(which)):
-        data = data.replace(states=np.column_stack([data.states, data.layout.time]), feature_names=None)
-    part = data.part(which)
-    proba = np.round(target_probs[data.layout.rows_of(which)], 12)  # as for trees
-    divisions = divide(part, rng)
-    table = np.zeros((data.n_steps, data.n_actions))
+    fitted = average_kernel_values(data, target_probs, gamma=gamma, rng=rng, fitted_on=which, work=work)
+    return fitted.on(data, which), fitted.how
+
+
+def average_kernel_values(
+    data: Trajectories,
+    target_probs: Float,
+    *,
+    gamma: float,
+    rng: int,
+    fitted_on: Int,
+    work: str | Path | Cache | None = None,
+) -> AveragedValues:
+    """The same with the models, which predict other trajectories."""
+    part = data.part(fitted_on)
+    if by_step := needs_time(part):
+        part = add_step(part)
+    proba = np.round(target_probs[data.layout.rows_of(fitted_on)], 12)  # as for trees
+    divisions, found = divide(part, rng), []
     for seed, dealt in divisions:
         fit = partial(
             _fit_rounds, KernelRegressor(random_state=seed), work, {"gamma": gamma, **rounds_of(part)}
         )
-        fitted = cross_fit(part, proba, fit, gamma, part.fold_of(2, rng=dealt))
-        table += predict_others(data, which, fitted) / len(divisions)
+        found.append(cross_fit(part, proba, fit, gamma, part.fold_of(2, rng=dealt)))
     seen = "KernelRegressor per action" + (" on state and step" if by_step else "")
-    return table, f"{seen}, {say_rounds(part)}, {say_times(divisions)}"
+    return AveragedValues.of(found, f"{seen}, {say_rounds(part)}, {say_times(divisions)}", with_step=by_step)
 
 
 def _fit_rounds(

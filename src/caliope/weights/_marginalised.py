@@ -6,21 +6,25 @@ Averaging the rest away removes variance that grows with the length.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from caliope._evidence import Evidence, refuse_counts
-from caliope._ragged import Bool, Float, Int, as_positions
+from caliope._ragged import Float, Int
 from caliope._trajectories import Trajectories
 from caliope._under_way import FEW_UNDER_WAY
 from caliope.checks import W108
+from caliope.weights._regressed import (
+    Design,
+    WeightRegression,
+    check_regressors,
+    default_regressors,
+    regress_columns,
+)
 from caliope.weights._transforms import clip_weights, compare_weights, normalise_under_way
-
-_ROWS = 1 << 16  # predicted at a time, of what was not fitted on
 
 
 def marginalise_weights(
@@ -102,176 +106,45 @@ def marginalise_all(
     rng: int | np.random.Generator,
 ) -> tuple[Evidence, ...]:
     """Marginalise the weights of several target policies on one log: one fit of each regressor serves all of them."""
+    regressions = regress_weights(
+        evidences, data, regressors=regressors, folds=folds, fitted_on=fitted_on, rng=rng
+    )
+    return tuple(use_regression(*pair) for pair in zip(evidences, regressions, strict=True))
+
+
+def regress_weights(
+    evidences: Sequence[Evidence],
+    data: Trajectories,
+    *,
+    regressors: Mapping[str, Any] | None = None,
+    folds: int = 2,
+    fitted_on: Int | None = None,
+    rng: int | np.random.Generator,
+) -> list[WeightRegression]:
+    """Regress the weights before each step on state and time, for each of several target policies on one log."""
     for e in evidences:
         _check_log(e, data)
     if not evidences:
-        return ()
+        return []
     rng = np.random.default_rng(rng)
     fold = data.fold_of(folds, rng=rng)
     candidates = default_regressors() if regressors is None else regressors
-    _check_regressors(candidates)
-    design = _Design.of(data, fold, fitted_on)
-    normalised = [normalise_under_way(e) for e in evidences]
-    capped = [clip_weights(e) for e in normalised]
-    before = np.stack([e.rho_before for e in capped], axis=1)
-    found = _regress(before, design, candidates, seed=int(rng.integers(2**31)))
-    columns = zip(evidences, normalised, capped, before.T, found, strict=True)
-    return tuple(_apply(*column, n_fitted=design.n_fitted) for column in columns)
+    check_regressors(candidates)
+    design = Design.of(data, fold, fitted_on)
+    before = np.stack([_normalise(e)[1].rho_before for e in evidences], axis=1)
+    return regress_columns(before, design, candidates, seed=int(rng.integers(2**31)))
 
 
-def default_regressors() -> dict[str, Any]:
-    """Return the regressors that weights are marginalised with, unfitted.
-
-    A constant where weights do not depend on the state, trees for many measurements, kernels for few. Trees have one
-    thread: several sum in the order in which they end.
-    """
-    from sklearn.dummy import DummyRegressor  # the other transforms need NumPy alone
-    from sklearn.ensemble import ExtraTreesRegressor
-    from sklearn.kernel_approximation import Nystroem
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    def kernel(penalty: float) -> Any:
-        return make_pipeline(StandardScaler(), Nystroem(n_components=100), Ridge(penalty))
-
-    trees = ExtraTreesRegressor(50, min_samples_leaf=20, max_features=0.5)
-    return {
-        "a constant": DummyRegressor(),
-        "trees": trees,
-        "kernel": kernel(1.0),
-        "kernel, penalty 10": kernel(10.0),
-    }
+def _normalise(e: Evidence) -> tuple[Evidence, Evidence]:
+    """Weights normalised among those under way, and these capped: what is regressed."""
+    normalised = normalise_under_way(e)
+    return normalised, clip_weights(normalised)
 
 
-@dataclass(frozen=True, eq=False)
-class _Design:
-    """What weights are regressed on: state and time of each row, its fold, and which rows are fitted on."""
-
-    data: Trajectories
-    fold: Int  # (n,)
-    sampled: Bool  # (n,)
-
-    @classmethod
-    def of(cls, data: Trajectories, fold: Int, fitted_on: Int | None) -> _Design:
-        sampled = np.full(len(data), fitted_on is None)
-        sampled[slice(None) if fitted_on is None else as_positions(fitted_on, len(data))] = True
-        if not sampled.any():
-            raise ValueError("fitted_on must name at least one trajectory, got none.")
-        return cls(data, fold, sampled)
-
-    @property
-    def n_fitted(self) -> int:
-        return int(self.sampled.sum())
-
-    @property
-    def time(self) -> Int:
-        return self.data.layout.time
-
-    def rows(self, of: Bool) -> Int:
-        """Rows after the first step, of some trajectories."""
-        return np.flatnonzero(of[self.data.layout.owner] & (self.time > 0))
-
-    def x(self, rows: Int) -> Float:
-        """State and time of some rows."""
-        return np.column_stack([self.data.states[rows].astype(np.float64), self.time[rows]])
-
-
-@dataclass(frozen=True, eq=False)
-class _Regression:
-    """Predicted weights (N,), relative to the mean at their step; which regressor, and its held-out R2."""
-
-    predicted: Float
-    name: str
-    r2: float
-
-
-def _regress(
-    before: Float, design: _Design, regressors: Mapping[str, Any], *, seed: int
-) -> list[_Regression]:
-    """Regress columns of weights before each step, (N, k), on state and time: the best regressor for each."""
-    time = design.time
-    if not (time > 0).any():
-        return [_Regression(np.ones(len(time)), "none", np.nan)] * before.shape[1]
-    total = np.stack([np.bincount(time, weights=column) for column in before.T], axis=1)
-    mean = total / np.bincount(time)[:, None]
-    y = before / np.where(mean > 0, mean, 1.0)[time]
-    fits = {name: _HeldOut(model, design, y, seed) for name, model in regressors.items()}
-    sample = design.rows(design.sampled)
-    errors = {name: ((y[sample] - fit.predicted[sample]) ** 2).mean(axis=0) for name, fit in fits.items()}
-    spread, found = y[sample].var(axis=0), []
-    best = [min(errors, key=lambda name: errors[name][j]) for j in range(y.shape[1])]
-    for name in set(best):
-        fits[name].predict_rest()
-    for j, name in enumerate(best):
-        r2 = 1 - errors[name][j] / spread[j] if spread[j] > 0 else np.nan
-        found.append(_Regression(fits[name].predicted[:, j], name, float(r2)))
-    return found
-
-
-class _HeldOut:
-    """A regressor fitted without each fold in turn; predictions (N, k) within the range of targets, 1 at first steps.
-
-    What was fitted on is predicted at once, so that regressors can be compared, and the rest only when asked for.
-    """
-
-    def __init__(self, model: Any, design: _Design, y: Float, seed: int) -> None:
-        self.design, self.predicted = design, np.ones_like(y)
-        self.models: dict[int, tuple[Any, Float, Float]] = {}
-        for j in np.unique(design.fold).tolist():
-            fit = design.rows(design.sampled & (design.fold != j))
-            if not len(fit):
-                continue  # no other trajectory has a second step: the mean, which is 1
-            fitted = _fit_seeded(model, design.x(fit), y[fit, 0] if y.shape[1] == 1 else y[fit], seed)
-            self.models[j] = fitted, y[fit].min(axis=0), y[fit].max(axis=0)
-            self._predict(j, design.rows(design.sampled & (design.fold == j)))
-
-    def predict_rest(self) -> None:
-        """Predict the trajectories that were not fitted on, some rows at a time."""
-        for j in self.models:
-            rest = self.design.rows(~self.design.sampled & (self.design.fold == j))
-            for start in range(0, len(rest), _ROWS):
-                self._predict(j, rest[start : start + _ROWS])
-
-    def _predict(self, j: int, rows: Int) -> None:
-        if not len(rows):
-            return
-        model, low, high = self.models[j]
-        predicted = np.asarray(model.predict(self.design.x(rows)), dtype=np.float64).reshape(len(rows), -1)
-        if not np.isfinite(predicted).all():
-            raise ValueError(
-                f"{type(model).__name__} predicted a weight that is NaN or infinite: use another regressor."
-            )
-        self.predicted[rows] = np.clip(predicted, low, high)
-
-
-def _fit_seeded(model: Any, x: Float, y: Float, seed: int) -> Any:
-    from sklearn.base import clone
-
-    with warnings.catch_warnings():
-        # Fewer steps than kernel features: then there are fewer features.
-        warnings.filterwarnings("ignore", "n_components > n_samples", UserWarning)
-        return _seeded(clone(model), seed).fit(x, y)
-
-
-def _seeded(model: Any, seed: int) -> Any:
-    """Give the same seed to every part of a model that has none."""
-    names = [
-        name for name, x in model.get_params().items() if name.split("__")[-1] == "random_state" and x is None
-    ]
-    return model.set_params(**dict.fromkeys(names, seed))
-
-
-def _apply(
-    e: Evidence,
-    normalised: Evidence,
-    capped: Evidence,
-    before: Float,
-    regression: _Regression,
-    *,
-    n_fitted: int,
-) -> Evidence:
+def use_regression(e: Evidence, regression: WeightRegression) -> Evidence:
     """Multiply predicted weights by the ratio of the step; scale and cap as the formula says."""
+    normalised, capped = _normalise(e)
+    before = capped.rho_before
     time, n = e.layout.time, len(e)
     m = _scale(np.where(time > 0, regression.predicted, 1.0), before, time)
     with np.errstate(divide="ignore"):
@@ -283,9 +156,9 @@ def _apply(
     facts = compare_weights(normalised, log_weight)
     facts["changed"] = len(np.unique(e.layout.owner[touched | (mu > cap)]))
     variants = ["regressed" if (time > 0).any() else "single"]
-    if n_fitted < n and (time > 0).any():
+    if regression.n_fitted < n and (time > 0).any():
         variants.append("sampled")
-        facts["fitted"] = n_fitted
+        facts["fitted"] = regression.n_fitted
     note = W108.finding("note", *variants, regressor=regression.name, r2=regression.r2, multiple=cap, **facts)
     return replace(e, log_weight=log_weight, notes=(*normalised.notes, note))
 
@@ -319,13 +192,3 @@ def _check_log(e: Evidence, data: Trajectories) -> None:
             f"the evidence and the log must have the same trajectories, got {len(e)} with {len(e.rewards)} steps and "
             f"{len(data)} with {data.n_steps} steps."
         )
-
-
-def _check_regressors(regressors: Mapping[str, Any]) -> None:
-    if not regressors:
-        raise ValueError("regressors must name at least one regressor, got an empty mapping.")
-    for name, model in regressors.items():
-        if isinstance(model, type) or not all(hasattr(model, x) for x in ("fit", "predict", "get_params")):
-            raise TypeError(
-                f"regressors[{name!r}] must be an unfitted regressor of scikit-learn, got {model!r}."
-            )

@@ -1,0 +1,383 @@
+"""The audit of a log in partitions: models from a sample of its trajectories, numbers from all of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from caliope._audit._about import as_about
+from caliope._audit._basis import Basis
+from caliope._audit._compare import Names, random_stream
+from caliope._audit._inputs import check_inputs, check_question, check_seed
+from caliope._audit._parts import PartColumns, PartJob, ReadRows, WeighPart, read_part, without_log
+from caliope._audit._prepare import PreparedAudit, prepare_inputs
+from caliope._audit._progress import show_stages
+from caliope._audit._reach import SHARES, gather_shares
+from caliope._audit._result import Audit
+from caliope._audit._run import Whole, audit_with_basis, mixed_in
+from caliope._audit._settings import Progress, Stages
+from caliope._cache import Cache
+from caliope._clusters import number_clusters, sample_clusters, take_turns
+from caliope._evidence import Evidence
+from caliope._gather import settle
+from caliope._policies import Practice, TiltOfPractice
+from caliope._ragged import Float, Int, Ragged, read_only
+from caliope._trajectories import Trajectories
+from caliope.checks import A113
+from caliope.engines._jobs import Engine, run_job
+from caliope.io._inventory import Inventory, LookAt, take_inventory
+from caliope.io._partitions import Partitions
+from caliope.values._defaults import AveragedValues
+from caliope.weights import clip_weights, normalise_under_way
+from caliope.weights._marginalised import regress_weights, use_regression
+from caliope.weights._regressed import WeightRegression
+
+
+def audit_partitions(
+    source: Partitions,
+    target: Any,
+    models: Mapping[str, Any] | None,
+    *,
+    engine: Engine,
+    prepare: dict[str, Any],
+    ask: dict[str, Any],
+    progress: Progress | bool | None,
+    work: str | Path | Cache | None,
+) -> Audit:
+    """Audit a log in partitions.
+
+    Models are fitted to a sample of whole trajectories, on which the log is checked too, as a log in memory is. They
+    predict the other trajectories, part after part. Four columns of each stay, and all numbers come from those. The
+    sample is drawn, and every trajectory is weighed, by its id: so neither engine nor parts change the result.
+
+    Parameters
+    ----------
+    source : Partitions
+        The log.
+    target, models
+        As for :func:`~caliope.audit`.
+    engine : Engine
+        Where parts are worked on.
+    prepare, ask : dict
+        Further arguments of :func:`~caliope.audit`, for its first and second half.
+    progress, work
+        As for :func:`~caliope.audit`.
+
+    Returns
+    -------
+    Audit
+        The result, with the sample as its ``data``.
+    """
+    _refuse(target, prepare, ask)
+    seed, cache = check_seed(prepare["rng"]), Cache.of(work)
+    with show_stages(progress) as tell:
+        begin = Stages(tell)
+        with begin("looking at the files"):
+            inventory = _look(source, engine, cache)
+        with begin("reading the sample"):
+            drawn = _draw(source, inventory, prepare["fit_steps"], seed)
+            data = as_about(ask["about"]).name_log(_read_sample(source, inventory, drawn, engine))
+        column = prepare["logged"]
+        prepare |= {"logged": None if column is None else data[column]}
+        inputs = check_inputs(data, models, **prepare, work=cache, whole_steps=source.n_steps)
+        asked = check_question(inputs, target, **ask)
+        prepared = prepare_inputs(inputs, begin)
+        if len(drawn) == len(inventory.ids):
+            return audit_with_basis(prepared, asked, Stages(tell))[0]
+        prepared = replace(prepared, findings=(*prepared.findings, _say_sampled(data, source)))
+        extend = _Extension(source, inventory, drawn, engine, target, column)
+        return audit_with_basis(prepared, asked, Stages(tell), extend=extend)[0]
+
+
+def _refuse(target: Any, prepare: Mapping[str, Any], ask: Mapping[str, Any]) -> None:
+    """Raise for what needs the whole log in memory."""
+    if ask["learn"] is not None:
+        raise TypeError(
+            "a learner needs the log in memory: read it with read_table, or give the policy itself."
+        )
+    if isinstance(target, TiltOfPractice):
+        raise TypeError(
+            "a tilt of practice needs the log in memory: read it with read_table, or give a mixture."
+        )
+    if isinstance(target, np.ndarray | list | tuple):
+        raise TypeError(
+            "for a log in partitions the target must be a policy or a function of the log, got an array: keep its "
+            "columns, and give e.g. lambda log: np.column_stack([log['p0'], log['p1']])."
+        )
+    if prepare["by"] is not None:
+        raise TypeError("strata (by) need the log in memory: read it with read_table, or leave them out.")
+    if prepare["cluster"] is not None:
+        raise TypeError("name the clusters where the log is opened: open_partitions(..., cluster=).")
+    for name, given, known in (
+        ("logged", prepare["logged"], "the name of a column of keep="),
+        ("learnt_on", ask["learnt_on"], "'no' or nothing"),
+        (
+            "ended",
+            prepare["ended"],
+            "'all' or nothing; a column belongs into open_partitions(..., terminated=)",
+        ),
+    ):
+        if given is not None and not isinstance(given, str):
+            raise TypeError(f"for a log in partitions {name} must be {known}, got {type(given).__name__}.")
+
+
+# -- the trajectories, and a sample of them --
+
+
+def _look(source: Partitions, engine: Engine, cache: Cache) -> Inventory:
+    work = cache.keyed(source.digest, repr(source.reading), "looked at")
+    found = dict(run_job(engine, LookAt(source.reading), source.stretches, work=work))
+    return take_inventory(source, [found[i] for i in range(len(source.stretches))])
+
+
+def _draw(source: Partitions, inventory: Inventory, fit_steps: int | None, seed: int) -> Int:
+    """Ranks of the trajectories of the sample, sorted: about so many decisions, or all of them."""
+    n, most = len(inventory.ids), max(source.sample, fit_steps or 0)
+    if source.n_steps <= most:
+        return np.arange(n)
+    size, rng = min(n, max(2, int(n * most / source.n_steps))), random_stream(seed, 12)
+    cluster = _clusters_of(inventory)
+    if cluster is not None:
+        return sample_clusters(cluster, size, rng)
+    return np.sort(rng.choice(n, size, replace=False))
+
+
+def _clusters_of(inventory: Inventory) -> Int | None:
+    """Numbers of the clusters in the fixed order, (n,)."""
+    return None if inventory.cluster is None else number_clusters(inventory.cluster[inventory.order])
+
+
+def _read_sample(source: Partitions, inventory: Inventory, drawn: Int, engine: Engine) -> Trajectories:
+    """The trajectories of the sample, in the fixed order."""
+    numbers = np.sort(inventory.order[drawn])
+    parts = list(inventory.choose(numbers))
+    frames = dict(run_job(engine, ReadRows(source.reading), parts, work=Cache()))
+    data = read_part(source.reading, pl.concat([frames[i] for i in range(len(parts))]), numbers)
+    if inventory.n_actions is not None and inventory.n_actions > data.n_actions and data.action_names is None:
+        data = data.replace(n_actions=inventory.n_actions)
+    object.__setattr__(data, "place", read_only(numbers))
+    return data.in_fixed_order()
+
+
+def _say_sampled(data: Trajectories, source: Partitions) -> Any:
+    return A113.finding("note", n=len(data), steps=data.n_steps, total=source.n_steps, unit=data.unit)
+
+
+# -- all trajectories --
+
+
+@dataclass(frozen=True, eq=False)
+class _Extension:
+    """From the basis of the sample to that of the whole log."""
+
+    source: Partitions
+    inventory: Inventory
+    drawn: Int  # ranks of the trajectories of the sample
+    engine: Engine
+    target: Any
+    logged: str | None
+
+    def __call__(self, prepared: PreparedAudit, basis: Basis, begin: Stages) -> Whole:
+        """Weigh the trajectories outside the sample, and put all of them together."""
+        with begin("weighing the other trajectories"):
+            shares, fits = _fit_shares(prepared, basis)
+            columns = _Columns.empty(self.layout, 1 + len(fits))
+            columns.put(self.drawn, _of_sample(basis, fits))
+            for ranks, part in self._weigh(prepared, basis, fits):
+                columns.put(ranks, part)
+        with begin("gathering all evidence"):
+            base = self._evidence(columns, basis.evidence)
+            _check_worst(basis.asked.worst, base)
+            whole = replace(
+                basis,
+                evidence=base,
+                capped=clip_weights(base),
+                normalised=clip_weights(normalise_under_way(base)),
+                marginalised=use_regression(base, basis.regression.for_all(columns.before[0])),
+            )
+        again = partial(_each_share, whole, shares, fits, columns.before)
+        names = Names(self.inventory.ids[self.inventory.order], self.inventory.order)
+        return Whole(whole, names, again)
+
+    @property
+    def layout(self) -> Ragged:
+        """Where the steps of all trajectories lie, in the fixed order."""
+        lengths = self.inventory.lengths[self.inventory.order]
+        return Ragged(np.concatenate([[0], np.cumsum(lengths)]), _clusters_of(self.inventory))
+
+    def _weigh(
+        self, prepared: PreparedAudit, basis: Basis, fits: list[WeightRegression]
+    ) -> Iterator[tuple[Int, PartColumns]]:
+        """Ranks of the trajectories of each part outside the sample, and their columns."""
+        jobs, ranks = [], []
+        rest = np.setdiff1d(np.arange(len(self.inventory.ids)), self.drawn)
+        turns, weight_turns = self._take_turns(basis, rest)
+        place = np.empty(len(self.inventory.ids), dtype=np.int64)  # of each number among the rest
+        place[self.inventory.order[rest]] = np.arange(len(rest))
+        for part in self.inventory.choose(self.inventory.order[rest]):
+            own = place[part.numbers]
+            jobs.append(PartJob(part, turns[own], weight_turns[own]))
+            ranks.append(rest[own])
+        reading = replace(
+            self.source.reading, options={**self.source.reading.options, **self._meant(prepared.data)}
+        )
+        behaviour = self.logged or without_log(prepared.chosen)
+        regressions = _share_models([basis.regression, *fits])
+        task = WeighPart(
+            reading,
+            prepared.data.n_actions,
+            behaviour,
+            self.target,
+            self._values(basis).without_table(),
+            regressions,
+        )
+        told = (basis.evidence.log_ratio, basis.evidence.q, basis.evidence.v, prepared.inputs.seed)
+        work = prepared.inputs.cache.keyed(self.source.digest, repr(reading), told, _code_of(self.target))
+        for i, columns in run_job(self.engine, task, jobs, work=work):
+            yield ranks[i], columns
+
+    def _meant(self, data: Trajectories) -> dict[str, Any]:
+        """What the sample has taught about the columns."""
+        meant: dict[str, Any] = {"encoder": data.encoder, "levels": None, "cuts": None}
+        return meant if data.action_names is not None else meant | {"n_actions": data.n_actions}
+
+    def _take_turns(self, basis: Basis, rest: Int) -> tuple[Int, Int]:
+        unit, clustered = self.layout.unit, self.layout.cluster is not None
+        known = unit[self.drawn] if clustered else None
+        fitted, fold = basis.fitted_on, basis.regression.fold
+        turns = self._values(basis).take_turns(
+            len(rest), None if known is None else known[fitted], unit[rest]
+        )
+        return turns, take_turns(len(rest), int(fold.max()) + 1, fold, known, unit[rest])
+
+    @staticmethod
+    def _values(basis: Basis) -> AveragedValues:
+        if basis.values is None:
+            raise TypeError("the values of a learnt policy need the log in memory: read it with read_table.")
+        return basis.values
+
+    def _evidence(self, columns: _Columns, sample: Evidence) -> Evidence:
+        layout = self.layout
+        return Evidence(
+            columns.rewards,
+            columns.log_ratio,
+            layout.offsets,
+            sample.gamma,
+            q=columns.q,
+            v=settle(columns.log_ratio, columns.q, columns.v),
+            behaviour_known=sample.behaviour_known,
+            terminated=None if columns.terminated.all() else columns.terminated,
+            notes=sample.notes,
+            features=sample.features,
+            relative=sample.relative,
+            cluster=layout.cluster,
+            place=self.inventory.order,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """Columns of all trajectories, filled part by part."""
+
+    layout: Ragged
+    rewards: Float
+    log_ratio: Float
+    q: Float
+    v: Float
+    before: Float  # (k, N)
+    terminated: Any
+
+    @classmethod
+    def empty(cls, layout: Ragged, k: int) -> _Columns:
+        n, steps = layout.n, int(layout.offsets[-1])
+        rewards, log_ratio, q, v = (np.full(steps, np.nan) for _ in range(4))
+        return cls(layout, rewards, log_ratio, q, v, np.ones((k, steps)), np.ones(n, dtype=bool))
+
+    def put(self, ranks: Int, part: PartColumns) -> None:
+        """Put what belongs to some trajectories in its place."""
+        rows = self.layout.rows_of(ranks)
+        if len(rows) != len(part.rewards):
+            raise ValueError(
+                "a trajectory has another number of steps than when it was looked at: a file was changed."
+            )
+        for name in ("rewards", "log_ratio", "q", "v"):
+            getattr(self, name)[rows] = getattr(part, name)
+        for column, values in zip(self.before, part.before.T, strict=True):
+            column[rows] = values
+        self.terminated[ranks] = part.terminated
+
+
+def _of_sample(basis: Basis, fits: list[WeightRegression]) -> PartColumns:
+    """The columns of the sample, which was weighed by models that have not seen each trajectory."""
+    e = basis.evidence
+    before = np.stack([each.predicted for each in (basis.regression, *fits)], axis=1)
+    ended = np.ones(len(e), dtype=bool) if e.terminated is None else e.terminated
+    q, v = np.asarray(e.q), np.asarray(e.v)
+    return PartColumns(e.rewards, e.log_ratio, q, v, before, ended)
+
+
+def _fit_shares(prepared: PreparedAudit, basis: Basis) -> tuple[list[Evidence], list[WeightRegression]]:
+    """Evidence of the sample with the policy in each share of the decisions but the last, and models of its weights."""
+    if isinstance(basis.asked.target, Practice):
+        return [], []
+    options: dict[str, Any] = {"base": basis.evidence, "q": basis.q, "shares": SHARES[:-1]}
+    found = gather_shares(prepared.data, *mixed_in(prepared, basis), **options)
+    fits = regress_weights(
+        found,
+        prepared.data,
+        regressors=basis.regressors,
+        fitted_on=basis.weighed_on,
+        rng=random_stream(prepared.inputs.seed, 7),
+    )
+    return found, fits
+
+
+def _share_models(fits: list[WeightRegression]) -> tuple[WeightRegression, ...]:
+    """The models without their log; what one fit serves stays one."""
+    bare: dict[int, Any] = {}
+    found = []
+    for each in fits:
+        slim = each.without_log()
+        if each.fit is not None and slim.fit is not None:
+            slim = replace(slim, fit=(bare.setdefault(id(each.fit[0]), slim.fit[0]), slim.fit[1]))
+        found.append(slim)
+    return tuple(found)
+
+
+def _each_share(
+    whole: Basis, shares: list[Evidence], fits: list[WeightRegression], before: Float
+) -> Iterator[tuple[Evidence, Evidence]]:
+    """Evidence of all trajectories with the policy in a share of the decisions, plain and marginalised."""
+    base, q, v_whole = whole.evidence, np.asarray(whole.evidence.q), np.asarray(whole.evidence.v)
+    for share, sample, fit, predicted in zip(SHARES, shares, fits, before[1:], strict=False):
+        with np.errstate(over="ignore", divide="ignore"):
+            log_ratio = np.log((1 - share) + share * np.exp(base.log_ratio))
+        v = (1 - share) * q + share * v_whole
+        raw = replace(base, log_ratio=log_ratio, v=v, notes=sample.notes)
+        yield raw, use_regression(raw, fit.for_all(predicted))
+    yield base, whole.marginalised
+
+
+def _check_worst(worst: float | None, e: Evidence) -> None:
+    if worst is not None and worst > e.returns.min():
+        raise ValueError(
+            f"worst must not exceed the smallest return in the log, {e.returns.min():.6g}; got {worst:g}. Give a "
+            "return at most that large, or leave worst out."
+        )
+
+
+def _code_of(target: Any) -> str:
+    """The text of the file that a policy or function is defined in: what is kept must not outlive a change of it."""
+    named = target if hasattr(target, "__code__") else type(target)
+    path = getattr(sys.modules.get(getattr(named, "__module__", "")), "__file__", None) or ""
+    with suppress(OSError):
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    return ""

@@ -1,0 +1,142 @@
+"""What is done with each part of a log in partitions: read, and weighed with the models that the sample gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from caliope._gather import weigh_steps
+from caliope._given_policies import as_policy
+from caliope._named_policies import as_coded
+from caliope._policies import action_probabilities
+from caliope._ragged import Bool, Float, Int
+from caliope._trajectories import Trajectories
+from caliope.behaviour._extended import ExtendedBehaviour
+from caliope.behaviour._fit import FittedBehaviour
+from caliope.io._inventory import Part
+from caliope.io._partitions import Reading
+from caliope.values._defaults import AveragedValues
+from caliope.weights._regressed import WeightRegression, predict_weights
+
+
+@dataclass(frozen=True, eq=False)
+class ReadRows:
+    """Read the rows of some trajectories."""
+
+    reading: Reading
+
+    def __call__(self, part: Part) -> pl.DataFrame:
+        """The rows of the trajectories of a part."""
+        return part.rows(self.reading)
+
+
+@dataclass(frozen=True, eq=False)
+class PartJob:
+    """A part, and which model predicts each of its trajectories.
+
+    Attributes
+    ----------
+    part : Part
+        The trajectories to read.
+    turns : array of shape (k, divisions)
+        The model of the values, in each division into folds.
+    weight_turns : array of shape (k,)
+        The model of the weights.
+    """
+
+    part: Part
+    turns: Int
+    weight_turns: Int
+
+    @property
+    def name(self) -> str:
+        """The file and the rows."""
+        return self.part.name
+
+
+class PartColumns(NamedTuple):
+    """What estimators need of a part, trajectory after trajectory."""
+
+    rewards: Float  # (M,)
+    log_ratio: Float  # (M,)
+    q: Float  # (M,)
+    v: Float  # (M,)
+    before: Float  # (M, k), predicted weights before each step
+    terminated: Bool  # (k,)
+
+
+@dataclass(frozen=True, eq=False)
+class WeighPart:
+    """Compute what estimators need of the trajectories of a part.
+
+    Attributes
+    ----------
+    reading : Reading
+        How rows become trajectories.
+    n_actions : int
+        Number of actions of the whole log.
+    behaviour : FittedBehaviour or str
+        The behaviour model, or the column with the recorded probabilities of the actions taken.
+    target : Any
+        The target, as it was given.
+    values : AveragedValues
+        The models of the values.
+    regressions : tuple of WeightRegression
+        The models of the weights, one per target.
+    """
+
+    reading: Reading
+    n_actions: int
+    behaviour: FittedBehaviour | str
+    target: Any
+    values: AveragedValues
+    regressions: tuple[WeightRegression, ...]
+
+    def __call__(self, job: PartJob) -> PartColumns:
+        """The columns of a part."""
+        data = self._read(job.part)
+        behaviour = self._behaviour_on(data)
+        q = self.values.predict(data, job.turns)
+        target = as_coded(as_policy(self.target, data), data)
+        log_ratio, q_taken, v = weigh_steps(data, target, behaviour, q=q)
+        before = predict_weights(self.regressions, data, job.weight_turns)
+        return PartColumns(data.rewards, log_ratio, q_taken, v, before, data.terminated)
+
+    def _read(self, part: Part) -> Trajectories:
+        data = read_part(self.reading, part.rows(self.reading), part.numbers)
+        if len(data) != len(part.numbers):
+            raise ValueError(
+                f"holds {len(data)} {data.units} now and not {len(part.numbers)}: the file was changed after it was "
+                "looked at."
+            )
+        if data.n_actions > self.n_actions:
+            raise ValueError(
+                f"holds action {data.n_actions - 1}, and the sample that models were fitted on has {self.n_actions} "
+                "actions: say n_actions, or take a larger sample."
+            )
+        return data if data.n_actions == self.n_actions else data.replace(n_actions=self.n_actions)
+
+    def _behaviour_on(self, data: Trajectories) -> Float:
+        if isinstance(self.behaviour, str):
+            return np.asarray(data[self.behaviour], dtype=np.float64)
+        wide = self.behaviour.widen(data)
+        return action_probabilities(self.behaviour.model, wide.states, self.n_actions)
+
+
+def read_part(reading: Reading, rows: pl.DataFrame, numbers: Int) -> Trajectories:
+    """The trajectories of some rows; where no calendar orders them, their numbers in the whole log do."""
+    data = reading.trajectories(rows)
+    if reading.options.get("calendar") is not None or len(numbers) != len(data):
+        return data
+    return data.replace(calendar=numbers.astype(np.float64))
+
+
+def without_log(behaviour: FittedBehaviour) -> FittedBehaviour:
+    """A behaviour model without its log, which it needs for trajectories that it was fitted on alone."""
+    if isinstance(behaviour, ExtendedBehaviour):
+        # Those of the other parts have a place in the order of the log, although they are not in the sample.
+        behaviour = replace(behaviour, extension=replace(behaviour.extension, members=None))
+    return replace(behaviour, probabilities=behaviour.probabilities[:0], data=behaviour.data[:1])

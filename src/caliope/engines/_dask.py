@@ -1,0 +1,117 @@
+"""Work on a cluster of Dask: one that is started here, or one that runs."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from caliope.engines._jobs import ATTEMPTS, Item, PartitionError, Task, apply, refuse_deadly
+
+_WAIT = "30s"  # for the scheduler to answer
+
+
+@dataclass(frozen=True)
+class Dask:
+    """A cluster of Dask; needs the extra ``dask``.
+
+    Workers read the files themselves: the paths must be the same there. A part whose worker dies is done by another;
+    if four die of it the job ends and names it. If the scheduler is started anew, what was not finished is asked for
+    again.
+
+    Parameters
+    ----------
+    scheduler : str, optional
+        Address of one that runs, such as ``"tcp://10.0.0.1:8786"``. By default a cluster is started on this machine for
+        each job.
+    workers : int, optional
+        Processes of the cluster that is started, by default one per core.
+
+    Examples
+    --------
+    >>> from caliope.engines import Dask
+    >>> Dask("tcp://10.0.0.1:8786")
+    Dask(scheduler='tcp://10.0.0.1:8786', workers=None)
+    """
+
+    scheduler: str | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheduler is not None and self.workers is not None:
+            raise ValueError(
+                "workers is for a cluster that is started here: give scheduler or workers, not both."
+            )
+        if self.workers is not None and self.workers < 1:
+            raise ValueError(f"workers must be 1 or more, got {self.workers}.")
+
+    def run(self, task: Task, items: Sequence[Item]) -> Iterator[tuple[int, Any]]:
+        """Yield the number of each part and its result, as they are finished."""
+        left = {item.number: item for item in items}
+        for attempt in range(ATTEMPTS):
+            try:
+                with self._client() as client:
+                    for number, result in _submit(client, task, list(left.values())):
+                        del left[number]
+                        yield number, result
+                return
+            except _lost() as error:
+                if attempt == ATTEMPTS - 1:
+                    raise PartitionError(
+                        f"{next(iter(left.values())).name}: the scheduler was lost {ATTEMPTS} times "
+                        f"({type(error).__name__}). Start it again; the same command goes on from here."
+                    ) from error
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        try:
+            from distributed import Client, LocalCluster
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError(
+                "this engine needs Dask: pip install 'caliope[dask]'.", name="distributed"
+            ) from None
+        if self.scheduler is not None:
+            try:
+                client = Client(self.scheduler, timeout=_WAIT, set_as_default=False)
+            except OSError as error:
+                raise ConnectionError(
+                    f"no scheduler answers at {self.scheduler} ({error}): start one with 'dask scheduler'."
+                ) from error
+            with client:
+                yield client
+            return
+        options = {"n_workers": self.workers, "threads_per_worker": 1, "dashboard_address": None}
+        with (
+            LocalCluster(processes=True, **options) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+
+
+def _submit(client: Any, task: Task, items: Sequence[Item]) -> Iterator[tuple[int, Any]]:
+    from distributed import KilledWorker, as_completed
+
+    # As bytes that every worker reads: what one worker held would be lost with it.
+    read = client.submit(pickle.loads, cloudpickle.dumps(task), pure=False)
+    numbers = {client.submit(apply, read, item, pure=False): item for item in items}
+    for future in as_completed(list(numbers), loop=client.loop):
+        item = numbers.pop(future)
+        try:
+            yield item.number, future.result()
+        except KilledWorker:
+            raise refuse_deadly(item, ATTEMPTS + 1) from None
+        future.release()
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What is raised where the scheduler is gone."""
+    try:
+        from distributed.client import FutureCancelledError
+        from distributed.comm import CommClosedError
+    except ModuleNotFoundError:
+        return ()
+    return CommClosedError, FutureCancelledError, TimeoutError

@@ -1,0 +1,272 @@
+"""An audit of a log in files: its result depends neither on the parts nor on where they are worked on."""
+
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import caliope as cal
+from caliope.behaviour import TabularFrequencies
+from caliope.checks import A112, A113
+from caliope.domains import ward
+from caliope.engines import Dask, Local, PartitionError
+from caliope.io import open_partitions
+from caliope.values import TabularRegressor
+
+EARLIER, PRACTICE = cal.TabularPolicy(ward.EARLIER), cal.TabularPolicy(ward.PRACTICE)
+COLUMNS = {"episode": "id", "time": "t", "action": "a", "reward": "r", "states": ["x"], "n_actions": 3}
+OPTIONS = {"regressor": TabularRegressor(), "n_draws": 50, "rng": 0, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def log():
+    data = ward.simulate(400, rng=0)  # 3,069 decisions
+    taken = cal.action_probabilities(PRACTICE, data.states, 3)[np.arange(data.n_steps), data.actions]
+    return pl.DataFrame(
+        {
+            "id": data.ids[data.layout.owner] + 1000,
+            "t": data.layout.time,
+            "x": data.states[:, 0],
+            "a": data.actions,
+            "r": data.rewards,
+            "p": taken,
+            "site": data.layout.owner % 40,
+        }
+    )
+
+
+def open_log(frame, folder, pieces, **options):
+    folder.mkdir(exist_ok=True)
+    ends = np.linspace(0, len(frame), pieces + 1).astype(int)
+    for i, (a, b) in enumerate(pairwise(ends)):
+        frame[a:b].write_parquet(folder / f"{i}.parquet")
+    return open_partitions(folder, **(COLUMNS | {"sample": 1000} | options))
+
+
+def audit(source, engine=None, target=EARLIER, models=None, **options):
+    engine = Local(1) if engine is None else engine
+    models = {"frequencies": TabularFrequencies()} if models is None else models
+    return cal.audit(source, target, models, engine=engine, **(OPTIONS | options))
+
+
+def numbers(found):
+    """All that an audit says, but what it took."""
+    said = {k: x for k, x in found.to_dict().items() if k != "stages"}
+    said["behaviour"] = {k: x for k, x in said["behaviour"].items() if k != "seconds"}
+    return str(found), said
+
+
+def flat(x, path=""):
+    """Every number and text of nested results, by where it is."""
+    if isinstance(x, dict | list | tuple):
+        for k, part in x.items() if isinstance(x, dict) else enumerate(x):
+            yield from flat(part, f"{path}/{k}")
+    else:
+        yield path, x
+
+
+def assert_same(one, other):
+    """To the word, and numbers to 1e-10; sums of another shape round otherwise."""
+    assert one[0] == other[0]
+    ours, theirs = (dict(flat(x[1])) for x in (one, other))
+    assert ours.keys() == theirs.keys()
+    for path, value in ours.items():
+        assert theirs[path] == (
+            pytest.approx(value, rel=1e-10, abs=1e-10) if isinstance(value, float) else value
+        ), path
+
+
+@pytest.fixture(scope="module")
+def one_part(log, tmp_path_factory):
+    return numbers(audit(open_log(log, tmp_path_factory.mktemp("one"), 1)))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "rows", "engine"),
+    [
+        (5, 100_000, Local(1)),
+        pytest.param(2, 400, Local(2), marks=pytest.mark.slow),
+        pytest.param(3, 100_000, Local(4), marks=pytest.mark.slow),
+        pytest.param(4, 100_000, Dask(workers=1), marks=pytest.mark.slow),
+        pytest.param(2, 400, Dask(workers=2), marks=pytest.mark.slow),
+        pytest.param(6, 100_000, Dask(workers=4), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_the_result_is_the_same_to_the_word(log, one_part, tmp_path, pieces, rows, engine):
+    assert_same(numbers(audit(open_log(log, tmp_path, pieces, rows=rows), engine)), one_part)
+
+
+def test_the_order_of_the_rows_does_not_matter(log, one_part, tmp_path):
+    mixed = log.sample(fraction=1.0, shuffle=True, seed=3)
+    text, found = numbers(audit(open_log(mixed, tmp_path, 3)))
+    assert text == one_part[0]
+    for name in ("value", "interval"):
+        assert found["headline"][name] == one_part[1]["headline"][name]
+    assert found["reach"] == one_part[1]["reach"]
+
+
+def test_a_log_no_longer_than_its_sample_is_audited_as_one_table_is(log, tmp_path):
+    source = open_log(log, tmp_path, 3, sample=10_000)
+    plain = cal.audit(
+        cal.read_table(log, **COLUMNS), EARLIER, {"frequencies": TabularFrequencies()}, **OPTIONS
+    )
+    assert_same(numbers(audit(source)), numbers(plain))
+
+
+def test_with_recorded_probabilities_weights_are_those_of_the_whole_table(log, tmp_path):
+    found = audit(open_log(log, tmp_path, 4, rows=300, keep=["p"]), logged="p")
+    whole = cal.read_table(log, **COLUMNS, keep=["p"])
+    e = cal.gather(whole, EARLIER, whole["p"])
+    for estimator in (cal.monte_carlo, cal.wis, cal.step_wis, cal.phwis):
+        assert found.table[estimator.__name__].value == pytest.approx(float(estimator(e)), abs=1e-10)
+    capped = cal.weights.clip_weights(e)
+    assert found.table["wis_capped"].value == pytest.approx(float(cal.wis(capped)), abs=1e-10)
+    assert found.headline.n == len(whole) == found.settings.n_trajectories
+    assert found.settings.n_steps == whole.n_steps
+
+
+def test_values_and_behaviour_are_predicted_as_one_table_would_be(log, tmp_path):
+    """With models that cannot differ between folds: every number of the table is that of the plain audit."""
+    # Uniform practice whatever it is fitted on, and values that are 0: no reward in the sample's regression.
+    frame = log.with_columns(pl.col("r") * 1.0)
+    source = open_log(frame, tmp_path, 3)
+    found = audit(source, models={"uniform": Uniform()}, regressor=Zero())
+    plain = cal.audit(
+        cal.read_table(frame, **COLUMNS), EARLIER, {"uniform": Uniform()}, **(OPTIONS | {"regressor": Zero()})
+    )
+    for row in found.table:
+        if "marginalised" not in row.name:
+            assert row.value == pytest.approx(plain.table[row.name].value, abs=1e-10), row.name
+            assert row.interval.low == pytest.approx(plain.table[row.name].interval.low, abs=1e-10)
+            assert row.interval.high == pytest.approx(plain.table[row.name].interval.high, abs=1e-10)
+
+
+class Uniform(TabularFrequencies):
+    """A third each, whatever was fitted."""
+
+    def predict_proba(self, X):
+        return np.full((len(X), 3), 1 / 3)
+
+
+class Zero(TabularRegressor):
+    """0, whatever was fitted."""
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def test_what_comes_from_a_sample_is_said(log, tmp_path):
+    found = audit(open_log(log, tmp_path, 2))
+    said = next(f for f in found.findings if f.check == A113)
+    assert said.facts["total"] == len(log)
+    assert 900 < said.facts["steps"] < 1100
+    # Models were fitted on all of the sample: a third of the log, which is more than a quarter.
+    assert not [f for f in found.findings if f.check == A112]
+    assert len(found.data) == said.facts["n"] < found.headline.n == 400
+
+
+@pytest.mark.slow
+def test_clusters_stay_together(log, tmp_path):
+    one = numbers(audit(open_log(log, tmp_path / "a", 1, cluster="site")))
+    assert_same(numbers(audit(open_log(log, tmp_path / "b", 5, cluster="site"))), one)
+    assert "40" in str(one[1]["settings"]["clusters"])
+
+
+@pytest.mark.slow
+def test_a_function_of_the_log_is_a_target(log, tmp_path):
+    source = open_log(log, tmp_path, 3, keep=["x"])
+    found = audit(source, target=lambda part: cal.action_probabilities(EARLIER, part["x"][:, None], 3))
+    assert found.headline.value == pytest.approx(audit(source).headline.value, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_models_of_the_past_see_the_past_in_every_part(log, tmp_path):
+    """Practice repeats its last action: the remedy adds the past, also where a part begins."""
+    rng = np.random.default_rng(5)
+    n, steps = 300, 8
+    actions = np.zeros((n, steps), dtype=int)
+    actions[:, 0] = rng.integers(0, 2, n)
+    for t in range(1, steps):
+        actions[:, t] = np.where(rng.random(n) < 0.85, actions[:, t - 1], 1 - actions[:, t - 1])
+    frame = pl.DataFrame(
+        {
+            "id": np.repeat(np.arange(n), steps),
+            "t": np.tile(np.arange(steps), n),
+            "x": rng.normal(size=n * steps),
+            "a": actions.ravel(),
+            "r": rng.normal(size=n * steps) + actions.ravel(),
+        }
+    )
+    models, options = {"logistic": LogisticRegression(max_iter=500)}, {"n_actions": 2}
+    target = cal.UniformPolicy(2)
+    one = audit(open_log(frame, tmp_path / "a", 1, **options), target=target, models=models)
+    several = audit(open_log(frame, tmp_path / "b", 4, rows=333, **options), target=target, models=models)
+    assert "history" in one.comparison.recommended
+    assert_same(numbers(several), numbers(one))
+
+
+@pytest.mark.slow
+def test_a_part_with_another_action_than_the_sample_is_named(log, tmp_path):
+    words = log.with_columns(pl.lit("yes").alias("a")).with_columns(
+        pl.when(pl.col("t") % 2 == 0).then(pl.lit("no")).otherwise(pl.col("a")).alias("a")
+    )
+    sampled = audit(open_log(words, tmp_path / "a", 1, n_actions=None), target=cal.UniformPolicy(2))
+    inside = set(sampled.data.ids.tolist())
+    outside = next(x for x in words["id"].to_list() if x not in inside)
+    odd = words.with_columns(
+        pl.when(pl.col("id") == outside).then(pl.lit("never")).otherwise(pl.col("a")).alias("a")
+    )
+    with pytest.raises(PartitionError, match=r"0\.parquet .*'never'"):
+        audit(open_log(odd, tmp_path / "b", 1, n_actions=None), target=cal.UniformPolicy(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"target": np.full((3069, 3), 1 / 3)}, "a policy or a function of the log"),
+        (
+            {"target": cal.tilt(cal.practice, 1.0)}
+            if False
+            else {"target": None, "learn": LogisticRegression()},
+            "learner",
+        ),
+        ({"by": np.zeros(3069)}, "strata"),
+        ({"cluster": "site"}, "open_partitions"),
+        ({"logged": np.ones(3069)}, "logged must be the name of a column"),
+        ({"learnt_on": [1]}, "learnt_on must be 'no'"),
+        ({"worst": 1e9}, "worst must not exceed"),
+    ],
+)
+def test_what_needs_the_log_in_memory_is_refused(log, tmp_path, options, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        audit(open_log(log, tmp_path, 1), **options)
+
+
+def test_an_engine_is_for_a_log_in_files(log):
+    with pytest.raises(TypeError, match="this one is in memory"):
+        cal.audit(cal.read_table(log, **COLUMNS), EARLIER, engine=Local(), rng=0)
+
+
+def test_a_second_start_takes_over_what_is_finished(log, one_part, tmp_path):
+    source, calls = open_log(log, tmp_path / "log", 4), []
+
+    class Counting(Local):
+        def run(self, task, items):
+            calls.append((type(task).__name__, len(items)))
+            return super().run(task, items)
+
+    first, again = (audit(source, Counting(1), work=tmp_path / "work") for _ in range(2))
+    assert_same(numbers(first), one_part)
+    assert_same(numbers(again), one_part)
+    assert [name for name, _ in calls] == ["LookAt", "ReadRows", "WeighPart", "ReadRows"]
+
+
+@pytest.mark.slow
+def test_a_changed_policy_is_weighed_anew(log, tmp_path):
+    source = open_log(log, tmp_path / "log", 2)
+    one, other = (audit(source, target=x, work=tmp_path / "work") for x in (EARLIER, cal.UniformPolicy(3)))
+    assert one.headline.value != other.headline.value
+    assert_same(numbers(other), numbers(audit(source, target=cal.UniformPolicy(3))))

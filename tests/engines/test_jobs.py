@@ -1,0 +1,123 @@
+"""Jobs on several engines: the same results, and an end in words where a part, a worker or a disk fails."""
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from caliope._cache import Cache
+from caliope.engines import Dask, Local, PartitionError, run_job
+
+distributed = pytest.importorskip("distributed")
+
+
+def square(x):
+    return x * x
+
+
+def die_once(folder, x):
+    """Kill the own process with the first part that comes, once."""
+    mark = Path(folder, "killed")
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x * x
+
+
+def die_of_three(x):
+    if x == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x * x
+
+
+def refuse_three(x):
+    if x == 3:
+        raise ValueError("column 'age' has gaps")
+    return x * x
+
+
+def count(folder, x):
+    Path(folder, f"{x}-{os.getpid()}-{os.urandom(4).hex()}").touch()
+    return x * x
+
+
+def run(engine, task, work=None):
+    return dict(run_job(engine, task, [2, 3, 4, 5], work=work or Cache()))
+
+
+SQUARES = {0: 4, 1: 9, 2: 16, 3: 25}
+ENGINES = [Local(1), Local(2), pytest.param(Dask(workers=2), marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=str)
+def test_every_engine_applies_the_function_to_every_part(engine):
+    assert run(engine, square) == SQUARES
+
+
+@pytest.mark.parametrize("engine", [Local(2), pytest.param(Dask(workers=2), marks=pytest.mark.slow)], ids=str)
+def test_a_worker_that_is_killed_changes_nothing(engine, tmp_path):
+    assert run(engine, partial(die_once, tmp_path)) == SQUARES
+    assert (tmp_path / "killed").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [Local(2), Dask(workers=2)], ids=str)
+def test_a_part_that_kills_its_workers_is_named(engine):
+    with pytest.raises(PartitionError, match=r"^3: its worker was killed \d times"):
+        run(engine, die_of_three)
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=str)
+def test_an_error_names_the_part(engine):
+    with pytest.raises(PartitionError, match=r"^3: column 'age' has gaps$"):
+        run(engine, refuse_three)
+
+
+def test_what_is_finished_is_not_done_again(tmp_path):
+    work, done = Cache.of(tmp_path / "work"), tmp_path / "done"
+    done.mkdir()
+    with pytest.raises(PartitionError):
+        run(Local(1), refuse_three, work)  # finishes part 0
+    assert run(Local(1), partial(count, done), work) == SQUARES
+    assert sorted(path.name[0] for path in done.iterdir()) == ["3", "4", "5"]
+
+
+FULL = """
+import resource, sys
+from caliope._cache import Cache
+from caliope.engines import Local, run_job
+if sys.argv[2] == "full":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+parts = [10, 20_000, 30]
+found = dict(run_job(Local(1), bytes, parts, work=Cache.of(sys.argv[1])))
+print(sorted(map(len, found.values())))
+"""
+
+
+def test_a_full_disk_is_named_and_the_next_start_goes_on(tmp_path):
+    def start(how):
+        return subprocess.run(
+            [sys.executable, "-c", FULL.replace("20_000", "200_000"), str(tmp_path), how],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    full = start("full")
+    assert "200000: its result could not be kept (File too large)" in full.stderr
+    assert start("empty").stdout.strip() == "[10, 30, 200000]"
+
+
+def test_a_cluster_that_runs_has_its_own_workers():
+    with pytest.raises(ValueError, match="scheduler or workers, not both"):
+        Dask("tcp://127.0.0.1:8786", workers=2)
+
+
+@pytest.mark.parametrize("engine", [Local, Dask])
+def test_there_is_at_least_one_worker(engine):
+    with pytest.raises(ValueError, match="1 or more, got 0"):
+        engine(workers=0)
