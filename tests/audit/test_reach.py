@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.linear_model import LinearRegression
 
 import caliope as cal
-from caliope._audit._reach import SHARES, Reach, trace_reach, uniform_arms
+from caliope._audit._reach import SHARES, Known, Reach, trace_reach, uniform_arms
 from caliope._results import Estimate, Interval, Table
 from caliope.checks import A109, D101, L105
 from caliope.checks._audit import bias_factor
@@ -132,7 +132,7 @@ def test_the_largest_share_comes_before_the_first_doubt():
 
 
 def test_findings_about_the_log_hold_at_every_share():
-    _, found = traced(findings=(FEW,))
+    _, found = traced(about=Known((FEW,)))
     assert found.largest is None
     assert all(FEW in row.findings for row in found.table)
 

@@ -74,10 +74,10 @@ def test_the_curve_of_confounding_ends_beyond_the_breakdown(breaks_at, last):
 
 
 def test_influential_trajectories_have_their_own_numbers():
-    data = cal.Trajectories(np.zeros((4, 1)), [0, 1, 0, 1], [1.0, 2, 4, 8], [0, 1, 3, 4], ids=["a", "b", "c"])
+    ids = np.array(["a", "b", "c"])
     e = evidence([1, 1, 3, 0], [1, 2, 1], np.array([1.0, 2, 4, 8]))
-    one, two = _influential(data, e, SimpleNamespace(top=[1, 2], effect=[0.5, -0.25]))
+    one, two = _influential(ids, e, SimpleNamespace(top=[1, 2], effect=[0.5, -0.25]))
     assert (one.id, one.steps, one.discounted_return, one.weight_share, one.effect) == ("b", 2, 6, 0.75, 0.5)
     assert (two.id, two.steps, two.discounted_return, two.weight_share, two.effect) == ("c", 1, 8, 0, -0.25)
-    none = _influential(data, evidence([0, 0, 0, 0], [1, 2, 1]), SimpleNamespace(top=[0], effect=[0.0]))
+    none = _influential(ids, evidence([0, 0, 0, 0], [1, 2, 1]), SimpleNamespace(top=[0], effect=[0.0]))
     assert np.isnan(none[0].weight_share)

@@ -1,0 +1,155 @@
+"""An audit of a log in files: wall time, processor time, and the largest memory of every process.
+
+Run: python -m benchmarks.partitions [--rows 1000000] [--workers 2] [--engine local] [--models logistic]
+
+Sepsis patients of the ICU-Sepsis process, 43 measurements a decision, written a file at a time; the new policy takes a
+fifth of the decisions. Times depend on what else the machine does: processor time is the better number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.evaluate import DATA, SHARE, truth
+
+GROUP = 10_000  # patients of a file
+RUN = "--run"  # in the process that is measured
+
+
+def write(folder: Path, rows: int) -> None:
+    """Write a log of about so many decisions, one file at a time."""
+    import numpy as np
+    import polars as pl
+
+    from caliope.domains import icu_sepsis
+
+    folder.mkdir(parents=True, exist_ok=True)
+    best, done, patients = icu_sepsis.optimal().argmax(axis=1), 0, 0
+    while done < rows:
+        data = icu_sepsis.simulate(GROUP, rng=patients, lags=0)
+        columns = {"episode": data.layout.owner + patients, "time": data.layout.time, "action": data.actions}
+        columns |= {"reward": data.rewards, "recommended": best[data["state"]]}
+        columns |= {
+            name: np.ascontiguousarray(x) for name, x in zip(data.feature_names, data.states.T, strict=False)
+        }
+        pl.DataFrame(columns).write_parquet(folder / f"{patients // GROUP:05d}.parquet")
+        done, patients = done + data.n_steps, patients + GROUP
+
+
+def recommended(log):  # type: ignore[no-untyped-def]
+    """The recommendations of a part of the log as probabilities."""
+    import numpy as np
+
+    return np.eye(log.n_actions)[log["recommended"].astype(int)]
+
+
+def run(folder: Path, engine_name: str, workers: int, models: list[str], sample: int) -> None:
+    """Audit the log, and print what it found and what its stages took."""
+    import polars as pl
+
+    import caliope as cal
+    from caliope.behaviour import candidate_models
+    from caliope.domains import icu_sepsis
+    from caliope.engines import Dask, Local
+    from caliope.io import open_partitions
+
+    engine = Local(workers) if engine_name == "local" else Dask(workers=workers)
+    names = pl.scan_parquet(folder / "00000.parquet").collect_schema().names()[5:]
+    source = open_partitions(
+        folder,
+        episode="episode",
+        time="time",
+        action="action",
+        reward="reward",
+        states=names,
+        keep=["recommended"],
+        n_actions=25,
+        sample=sample,
+    )
+    usual = candidate_models(icu_sepsis.simulate(20, rng=0, lags=0), random_state=0)
+    target = cal.mix(cal.practice, Recommended(), SHARE)
+    chosen = {name: usual[name] for name in models} if models else None
+    found = cal.audit(source, target, chosen, gamma=0.99, engine=engine, rng=0, progress=False)
+    print(found.headline, f"\nreach: {found.reach}\nbehaviour: {found.comparison.recommended}")
+    print(f"{found.settings.n_steps} decisions, {found.settings.n_trajectories} trajectories, {source}")
+    for stage in found.stages:
+        print(f"{stage.seconds:9.1f} s {stage.peak_gb:7.2f} GB  {stage.name}")
+
+
+class Recommended:
+    """The recommended action, as a policy that reads a column of the log."""
+
+    def on(self, data):  # type: ignore[no-untyped-def]
+        """Probabilities of all actions at every step."""
+        return recommended(data)
+
+
+def peaks(pid: int) -> Iterator[tuple[int, float]]:
+    """The largest memory so far of a process and of all that it started, in GB."""
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit() and _descends(int(path.name), pid):
+            try:
+                status = (path / "status").read_text()
+            except OSError:
+                continue
+            high = next((x for x in status.splitlines() if x.startswith("VmHWM")), None)
+            if high is not None:
+                yield int(path.name), int(high.split()[1]) / 1e6
+
+
+def _descends(pid: int, ancestor: int) -> bool:
+    while pid > 1:
+        if pid == ancestor:
+            return True
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError):
+            return False
+    return False
+
+
+def measure(command: list[str]) -> int:
+    """Run a command; print wall and processor time and the largest memory of each of its processes."""
+    started, highest = time.perf_counter(), {}
+    process = subprocess.Popen(command)
+    while process.poll() is None:
+        highest |= {pid: max(peak, highest.get(pid, 0.0)) for pid, peak in peaks(process.pid)}
+        time.sleep(0.5)
+    wall, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = highest.pop(process.pid, 0.0)
+    workers = sorted((x for x in highest.values() if x > 0.1), reverse=True)
+    print(f"wall {wall:.0f} s, processor {used.ru_utime + used.ru_stime:.0f} s, {os.cpu_count()} cores")
+    print(f"largest memory: {own:.2f} GB, workers {', '.join(f'{x:.2f}' for x in workers) or 'none'} GB")
+    return process.returncode
+
+
+def main() -> int:
+    """Write the log once, audit it in a process of its own, and print the truth."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--engine", choices=["local", "dask"], default="local")
+    parser.add_argument("--models", nargs="*", default=["logistic"], help="none: the usual ones")
+    parser.add_argument("--sample", type=int, default=200_000)
+    parser.add_argument(RUN, action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    folder = DATA / f"partitions-{given.rows}"
+    if given.run:
+        run(folder, given.engine, given.workers, given.models, given.sample)
+        return 0
+    if not folder.exists():
+        write(folder, given.rows)
+    code = measure([sys.executable, "-m", "benchmarks.partitions", RUN, *sys.argv[1:]])
+    print(f"exact value: {truth():.4f}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
