@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
 
 from caliope.behaviour import Exact, NeighbourPolicy  # noqa: E402
-from caliope.behaviour._torch_search import TorchIndex  # noqa: E402
+from caliope.behaviour._torch_search import TorchIndex, sums_in_float32  # noqa: E402
 
 SAME = 1e-6  # relative, as the docstring of Exact says
 
@@ -162,3 +162,20 @@ def test_a_full_gpu_is_an_error_only_where_it_was_asked_for(monkeypatch):
     assert Exact().build(x).nearest(x[:5], 1)[1].ravel().tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(torch.cuda.OutOfMemoryError):
         Exact(device="cuda").build(x).nearest(x[:5], 3)
+
+
+def test_products_are_summed_in_float32_whatever_the_caller_allows():
+    matmul = torch.backends.cuda.matmul
+    names = ("allow_fp16_reduced_precision_reduction", "allow_fp16_accumulation")
+    names = [name for name in names if hasattr(matmul, name)]
+    assert names
+    before = {name: getattr(matmul, name) for name in names}
+    try:
+        for name in names:
+            setattr(matmul, name, True)
+        with sums_in_float32():
+            assert not any(getattr(matmul, name) for name in names)
+        assert all(getattr(matmul, name) for name in names)
+    finally:
+        for name, value in before.items():
+            setattr(matmul, name, value)

@@ -177,7 +177,7 @@ class Table:
         row[:, d + 2], row[:, d + 3] = _in_two_parts(_norm(rounded) ** 2)
         if not rounded.is_cuda:
             return (row.float() @ self.rounded.T).half()
-        with _sums_in_float32():
+        with sums_in_float32():
             return row @ self.rounded.T
 
     def compare_all(self, queries: Any, k: int, fetched: int) -> tuple[Any, Any, Any]:
@@ -233,7 +233,7 @@ def _in_two_parts(x: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _sums_in_float32() -> Iterator[None]:
+def sums_in_float32() -> Iterator[None]:
     """Let products of half-precision numbers be summed in float32 throughout, whatever the caller allows."""
     matmul = import_torch().backends.cuda.matmul
     names = ("allow_fp16_reduced_precision_reduction", "allow_fp16_accumulation")
