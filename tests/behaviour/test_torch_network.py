@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_network_and_leaves_the_callers_alone(log):
 
 
 def test_without_dropout_it_learns_what_a_network_of_plain_steps_learns(log):
-    """First weights and batches depend on the seed alone, so that they are the same on every device."""
+    """The same first weights and batches, one step at a time: recording steps for a GPU must not change them."""
     x, y = log.states.astype(np.float32), log.actions
     policy = TorchNetworkPolicy((8,), dropout=0.0, max_epochs=2, batch_size=64, device="cpu").fit(x, y)
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ from caliope._ragged import Float, Int
 from caliope.behaviour._devices import import_torch
 
 # Candidates beyond k: at least so many, or k divided by so many.
-_SPARE, _PART = 16, 8
+_SPARE, _PART = 16, 6
 # Queries that are not certain are asked again with so many times more candidates, and then point by point.
 _MORE = 8
 # Points per group, of which the nearest is looked at first.
@@ -37,7 +37,7 @@ _SLACK, _SLACK_PER_COLUMN = 1e-5, 2.0**-24
 # Bytes of the largest temporary array: a share of the memory of a GPU, and so many on the CPU.
 _SHARE_OF_MEMORY, _BYTES = 0.04, 1 << 28
 # Bytes of candidates that are compared together: they stay in the cache of a GPU.
-_CACHED = 1 << 24
+_CACHED = 1 << 25
 
 
 class TorchIndex:

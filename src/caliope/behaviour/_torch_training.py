@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,6 +16,8 @@ from caliope.behaviour._devices import choose_device, import_torch
 
 # Entries of the widest layer in one call of the network.
 ENTRIES = 1 << 25
+# Steps before the kernels of a step are recorded on a GPU.
+_WARM = 3
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,19 @@ class Training:
         with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
             torch.manual_seed(self.random_state)
             network = make_layers([x.shape[1], *self.hidden, n_out], self.dropout).to(x.device)
-            return self._train(network, x, y, apart, loss)
+            with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+                return self._train(network, x, y, apart, loss)
 
     def _train(self, network: Any, x: Any, y: Any, apart: Any, loss: Any) -> tuple[Any, list[float]]:
         torch = import_torch()
         optimiser = torch.optim.AdamW(
-            network.parameters(), lr=self.learning_rate, weight_decay=self.alpha, fused=True
+            network.parameters(),
+            lr=self.learning_rate,
+            weight_decay=self.alpha,
+            fused=True,
+            capturable=x.is_cuda,
         )
+        step = _Step(network, optimiser, lambda rows: loss(network(x[rows]), y[rows]))
         fit, held = torch.nonzero(~apart).ravel().cpu(), torch.nonzero(apart).ravel()
         best, kept, losses = float("inf"), copy.deepcopy(network.state_dict()), []
         size = min(self.batch_size, len(fit))
@@ -56,9 +66,7 @@ class Training:
             # Whole batches alone: what is left over comes in another epoch.
             order = fit[torch.randperm(len(fit))][: len(fit) // size * size]
             for rows in order.to(x.device).split(size):
-                optimiser.zero_grad()
-                loss(network(x[rows]), y[rows]).backward()
-                optimiser.step()
+                step(rows)
             network.eval()
             with torch.no_grad():
                 losses.append(float(loss(network(x[held]), y[held])))
@@ -70,6 +78,51 @@ class Training:
             raise ValueError(f"the network has diverged: lower learning_rate, now {self.learning_rate}.")
         network.load_state_dict(kept)
         return network.eval(), losses
+
+
+class _Step:
+    """One step of the optimiser. On a GPU its kernels are recorded once and then started together.
+
+    A step of a small network is some fifty kernels of microseconds, which take longer to start than to run.
+    """
+
+    def __init__(self, network: Any, optimiser: Any, loss: Callable[[Any], Any]) -> None:
+        self.optimiser, self.loss, self.done = optimiser, loss, 0
+        self.on_gpu = next(network.parameters()).is_cuda
+        self.graph: Any = None
+
+    def __call__(self, rows: Any) -> None:
+        torch = import_torch()
+        if not self.on_gpu:
+            self._run(rows)
+            return
+        if self.done < _WARM:
+            self._warm(rows)
+        elif self.graph is None:
+            self.rows, self.graph = rows.clone(), torch.cuda.CUDAGraph()
+            self.optimiser.zero_grad(set_to_none=True)
+            with torch.cuda.graph(self.graph):
+                self._run(self.rows, clear=False)
+            self.graph.replay()
+        else:
+            self.rows.copy_(rows)
+            self.graph.replay()
+        self.done += 1
+
+    def _warm(self, rows: Any) -> None:
+        """Run a step on a stream of its own, as recording wants it."""
+        torch = import_torch()
+        beside, here = torch.cuda.Stream(rows.device), torch.cuda.current_stream(rows.device)
+        beside.wait_stream(here)
+        with torch.cuda.stream(beside):
+            self._run(rows)
+        here.wait_stream(beside)
+
+    def _run(self, rows: Any, *, clear: bool = True) -> None:
+        if clear:
+            self.optimiser.zero_grad(set_to_none=True)
+        self.loss(rows).backward()
+        self.optimiser.step()
 
 
 def make_layers(sizes: list[int], dropout: float) -> Any:
