@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 
 TARGET = Path(__file__).parent / "_static" / "report.png"
-WIDTH, HEIGHT, SCALE, COLOURS = 900, 720, 1.5, 48
+WIDTH, HEIGHT, SCALE, COLOURS = 900, 940, 1.5, 48
 LARGEST = 150_000  # bytes
 
 

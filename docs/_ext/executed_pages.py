@@ -34,7 +34,7 @@ BLOCK = re.compile(
 )
 NOTE = re.compile(r"<!-- ([a-z ]+): (.+) -->")
 EXECUTED = ("start/", "guides/", "reference/report-json")
-WIDTH, WRAPPED = 88, 120  # of printed prose, in characters: lines above the second are wrapped at the first
+WIDTH, WRAPPED = 88, 92  # of printed prose, in characters: lines above the second are wrapped at the first
 TESTS = str(Path(__file__).parents[2] / "tests")  # made-up tables of MIMIC are written by code of the tests
 FIGURES = "_figures"  # below the sources, and not committed
 # One core, no colours, and lines that fit the page.
@@ -119,7 +119,9 @@ def _fence(printed: str, notes: dict[str, str]) -> str:
     lines = printed.rstrip().splitlines()
     first = int(notes.get("first", len(lines)))
     shown = [part for line in lines[:first] for part in _wrap(line.rstrip())] + ["..."] * (first < len(lines))
-    return "\n````{code-block} text\n:class: output\n\n" + "\n".join(shown) + "\n````\n"
+    # Prose may be broken where a screen is narrow; a table must not be.
+    kind = "output" if any("  " in line.strip() for line in shown) else "output prose"
+    return f"\n````{{code-block}} text\n:class: {kind}\n\n" + "\n".join(shown) + "\n````\n"
 
 
 def _wrap(line: str) -> list[str]:

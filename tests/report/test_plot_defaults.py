@@ -142,10 +142,18 @@ def test_a_notebook_shows_a_figure_without_pyplot(audit):
 
 def test_every_figure_of_the_report_can_be_had(audit, tmp_path):
     files = audit.save_figures(tmp_path / "figures", format="png")
-    assert {file.stem for file in files} >= {"values", "reach", "likelihoods", "fan", "multiverse", "bounds"}
+    assert {file.stem for file in files} >= {
+        "answer",
+        "values",
+        "reach",
+        "likelihoods",
+        "fan",
+        "multiverse",
+        "bounds",
+    }
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
     assert audit.plot("values").axes[0].get_xlabel() == "value per trajectory"
-    with pytest.raises(ValueError, match="the figures of this audit are reach, values, "):
+    with pytest.raises(ValueError, match="the figures of this audit are answer, reach, values, "):
         audit.plot("nothing")
 
 
