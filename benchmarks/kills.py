@@ -28,7 +28,7 @@ def kill_often(job: Job, kills: int, seed: int) -> tuple[int, int, list[str]]:
         if fault:
             return 0, 0, [f"{job.name}, undisturbed: {fault}"]
         done, late, faults, round_ = 0, 0, [], 0
-        while done < kills and not faults:
+        while done < kills and not faults and round_ < kills:  # where every kill came too late, it ends
             moments = moments_of(1000 * seed + round_, min(IN_A_ROW, kills - done))
             came = kill_and_finish(job, Path(name) / f"round{round_}", moments, whole=whole, seconds=seconds)
             done, late, faults, round_ = (
