@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from html import escape
+from typing import Any
 
 _NUMERIC = r"-?\d.*|-?inf|nan|"
 _LATEX = str.maketrans(
@@ -12,9 +14,32 @@ _LATEX = str.maketrans(
     | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 )
 
+# What a terminal obeys instead of showing it: control characters, and those that turn the direction of a line.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    r"""Text with control characters spelt out: names are somebody's data, and may hold commands to a terminal.
+
+    >>> print(visible("red \x1b[31m"))
+    red \x1b[31m
+    """
+    return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def inert(method: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Let a method return visible text."""
+
+    @wraps(method)
+    def shown(self: Any) -> str:
+        return visible(method(self))
+
+    return shown
+
 
 def html_cell(cell: str) -> str:
     """A cell of an HTML table: numbers to the right, verdicts in colour."""
+    cell = visible(cell)
     colours = {"trust": "#1a7f37", "caution": "#9a6700", "do not trust": "#cf222e"}
     colour = colours.get(cell.partition(",")[0])  # of "trust, if*" too
     style = "text-align: right" if re.fullmatch(_NUMERIC, cell) else "text-align: left"
@@ -40,8 +65,9 @@ def align(column: Sequence[str]) -> list[str]:
 
 
 def text_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table for a terminal."""
-    columns = [align(column) for column in zip(header, *body, strict=True)]
+    """The lines of a table for a terminal, one per row."""
+    lines = [[" ".join(visible(cell).splitlines()) for cell in line] for line in (header, *body)]
+    columns = [align(column) for column in zip(*lines, strict=True)]
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
@@ -54,7 +80,9 @@ def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     | a\|b | 3 |
     """
     rules = ["---:" if _is_numeric(column) else "---" for column in zip(*body, strict=True)]
-    lines = [[cell.replace("|", r"\|").replace("*", r"\*") for cell in line] for line in (header, *body)]
+    lines = [
+        [visible(cell).replace("|", r"\|").replace("*", r"\*") for cell in line] for line in (header, *body)
+    ]
     head, *rows = (f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([head, f"|{'|'.join(rules)}|", *rows])
 
@@ -82,7 +110,7 @@ def latex_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 def latex_text(text: str) -> str:
     """Text with the signs escaped that mean something to LaTeX."""
-    return text.translate(_LATEX)
+    return visible(text).translate(_LATEX)
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
@@ -95,7 +123,7 @@ def shortened(text: str, most: int) -> str:
     >>> shortened("a very long name, number 12", 16)
     'a very lo…ber 12'
     """
-    text = " ".join(text.split())
+    text = visible(" ".join(text.split()))
     if len(text) <= most:
         return text
     tail = most * 2 // 5

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from caliope._cells import inert
 from caliope._conditions import CONDITIONAL, spell_out
 from caliope._digits import FURTHER, decimals_of, number_text
 from caliope._tables import Row as Row, Table as Table
@@ -176,6 +177,7 @@ class Estimate:
     def __str__(self) -> str:
         return str(Table((self,)))
 
+    @inert
     def _repr_html_(self) -> str:
         return Table((self,))._repr_html_()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
-from caliope._cells import html_table, latex_table, latex_text, markdown_table, text_table
+from caliope._cells import html_table, inert, latex_table, latex_text, markdown_table, text_table
 from caliope._conditions import CONDITIONAL, mark_conditions
 from caliope.checks import Finding, Level
 
@@ -120,6 +120,7 @@ class Table(Sequence[R], Generic[R]):
         notes = (textwrap.fill(line, 118, subsequent_indent="  ") for line in self.conditions)
         return "\n".join([*text_table(*self._cells()), *notes])
 
+    @inert
     def __repr__(self) -> str:
         if not self.rows:
             return f"{type(self).__name__}(no rows)"
@@ -127,6 +128,7 @@ class Table(Sequence[R], Generic[R]):
         lines = Table(self.rows[:_SHOWN]).grid() + (f"\n... and {more} more" if more > 0 else "")
         return f"{type(self).__name__} of {len(self.rows)} rows; print it for the findings\n{lines}"
 
+    @inert
     def __str__(self) -> str:
         notes = [
             textwrap.fill(
@@ -136,6 +138,7 @@ class Table(Sequence[R], Generic[R]):
         ]
         return "\n".join([*([self.title] if self.title and self.rows else []), self.grid(), *notes])
 
+    @inert
     def _repr_html_(self) -> str:
         if not self.rows:
             return "<p>(no rows)</p>"

@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from caliope._cells import inert
 from caliope._clusters import as_clusters, deal_folds, number_clusters, sample_clusters
 from caliope._identity import fingerprints, order_by_hash
 from caliope._ragged import Bool, Float, Int, Ragged, as_positions, check_offsets, read_only
@@ -165,6 +166,7 @@ class Trajectories:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    @inert
     def __repr__(self) -> str:
         short, long = int(self.lengths.min()), int(self.lengths.max())
         spread = f"{short}" if short == long else f"{short} to {long}"

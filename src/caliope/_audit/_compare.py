@@ -17,6 +17,7 @@ from caliope._audit._progress import show_stages
 from caliope._audit._remedy import examine_practice, extend_models
 from caliope._audit._settings import Progress, Stage, Stages
 from caliope._cache import Cache
+from caliope._cells import inert
 from caliope._ragged import Int, at_actions
 from caliope._trajectories import Trajectories
 from caliope.behaviour._calibrated import CalibratedPolicy
@@ -56,15 +57,18 @@ class BehaviourModels:
     findings: tuple[Finding, ...]
     stages: tuple[Stage, ...] = ()
 
+    @inert
     def __repr__(self) -> str:
         best = self.comparison.recommended or "none"
         return (
             f"BehaviourModels({', '.join(self.fitted)}; recommended: {best}; {len(self.findings)} findings)"
         )
 
+    @inert
     def __str__(self) -> str:
         return "\n".join([str(self.comparison), *map(str, self.findings)])
 
+    @inert
     def _repr_html_(self) -> str:
         found = "".join(f"<li>{escape(str(finding))}</li>" for finding in self.findings)
         return self.comparison._repr_html_() + (f"<ul>{found}</ul>" if found else "")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from caliope._audit._reach import Reach
 from caliope._audit._result import Audit
 from caliope._audit._written import Reported
+from caliope._cells import inert
 from caliope._conditions import CONDITIONAL
 from caliope._digits import number_text
 from caliope._results import Estimate, Table, finite, percent
@@ -265,6 +266,7 @@ class PolicyComparison(Reported):
         """The differences from current practice, a row per policy."""
         return Table(tuple(row.difference for row in self.table), "Difference from current practice")
 
+    @inert
     def __repr__(self) -> str:
         best = None if self.best is None else self.best.name
         return f"PolicyComparison({', '.join(self.audits)}; best={best!r}, verdict={self.verdict!r})"
@@ -298,6 +300,7 @@ class PolicyComparison(Reported):
     def _level_text(self) -> str:
         return f"All {percent(self.level)} intervals hold together ({self.critical:.2f} standard errors each way)."
 
+    @inert
     def __str__(self) -> str:
         parts = [
             *([self.title] if self.title else []),
@@ -320,6 +323,7 @@ class PolicyComparison(Reported):
         """Issues and cautions by what they are about: all policies, or one of them; notes are in the audits."""
         return reasons_of(self.table)
 
+    @inert
     def _repr_html_(self) -> str:
         lines = (*self.sentences(), self._level_text(), *self.restrictions())
         said = "".join(f"<p>{escape(line)}</p>" for line in lines)

@@ -17,6 +17,7 @@ from caliope._audit._settings import AuditSettings, Stage
 from caliope._audit._subgroups import Subgroups
 from caliope._audit._summary import AuditSummary
 from caliope._audit._written import Reported
+from caliope._cells import inert
 from caliope._evidence import Evidence
 from caliope._ragged import Float
 from caliope._results import Estimate, Table, finite
@@ -140,9 +141,11 @@ class Audit(Reported):
         """Everything found about the headline, the gravest first."""
         return Table((self.headline,)).findings
 
+    @inert
     def __repr__(self) -> str:
         return f"Audit(verdict={self.verdict!r}, value={self.headline.text!r}, difference={self.gain.text!r})"
 
+    @inert
     def __str__(self) -> str:
         return "\n".join(
             [
@@ -214,6 +217,7 @@ class Audit(Reported):
             )
         return lines
 
+    @inert
     def _repr_html_(self) -> str:
         try:
             snippet: str = import_module("caliope.report").snippet_html(self)

@@ -12,7 +12,7 @@ import numpy as np
 from caliope._audit._basis import Basis, examine_marginalised
 from caliope._audit._compare import name_facts
 from caliope._audit._simultaneous import correlations, critical_value
-from caliope._cells import shortened
+from caliope._cells import inert, shortened
 from caliope._conditions import CONDITIONAL
 from caliope._digits import number_text
 from caliope._evidence import Evidence
@@ -164,13 +164,16 @@ class Subgroups:
         more = f" and {len(self.few) - _LISTED} more" if len(self.few) > _LISTED else ""
         return f"Not shown, with fewer than {TOO_FEW} effective trajectories: {', '.join(named)}{more}."
 
+    @inert
     def __repr__(self) -> str:
         return f"Subgroups({', '.join(row.name for row in self.table)}; {len(self.few)} with too few)"
 
+    @inert
     def __str__(self) -> str:
         shown = [self.table.grid()] if len(self.table) else []
         return "\n".join([*shown, *([self.few_text] if self.few else [])])
 
+    @inert
     def _repr_html_(self) -> str:
         shown = self.table._repr_html_() if len(self.table) else ""
         return f"{shown}<p>{escape(self.few_text)}</p>"

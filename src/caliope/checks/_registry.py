@@ -15,6 +15,8 @@ from numbers import Integral, Real
 from string import Formatter
 from typing import Any, Literal, get_args
 
+from caliope._cells import inert
+
 Level = Literal["note", "caution", "issue"]
 Verdict = Literal["trust", "caution", "do not trust"]
 Concern = Literal["weights", "values", "behaviour", "log", "support", "interval", "cohort", "question"]
@@ -153,6 +155,7 @@ class Finding:
         return self.check.concerns
 
     @property
+    @inert
     def message(self) -> str:
         """The text, with the facts filled in."""
         texts = self.check.texts

@@ -9,7 +9,7 @@ import click
 from caliope.cli._cohort import cohort
 
 # Import nothing heavy here: --help should answer at once.
-from caliope.cli._console import one_line_errors
+from caliope.cli._console import echo, one_line_errors
 from caliope.cli._evaluate import calibrate, evaluate
 from caliope.cli._several import compare
 from caliope.cli._simulate import demo, simulate
@@ -46,7 +46,7 @@ def explain(code: str | None) -> None:
     """
     from caliope.checks import explain as explain_code
 
-    click.echo(explain_code(code))
+    echo(explain_code(code))
 
 
 @main.command()
@@ -61,7 +61,7 @@ def report(numbers: str, out: str | None) -> None:
     """
     from caliope.cli._console import needs_report
 
-    click.echo(f"Report: {needs_report().draw_again(numbers, out)}")
+    echo(f"Report: {needs_report().draw_again(numbers, out)}")
 
 
 for _command in (demo, evaluate, compare, calibrate, simulate, cohort):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from caliope._files import written_whole
-from caliope.cli._console import one_line_errors
+from caliope.cli._console import echo, one_line_errors
 
 # Nothing heavy is imported here: --help must answer at once.
 from caliope.clinical._ablation import measure_mistakes
@@ -122,11 +122,11 @@ def mistakes(**given: Any) -> None:
             database=_DATABASES[given["database"]],
             schema=given["schema"],
             resources=Resources(given["memory"]),
-            progress=lambda name: click.echo(f"{name} ...", err=True),
+            progress=lambda name: echo(f"{name} ...", err=True),
         )
         with written_whole(given["out"]) as beside:
             table.to_frame().write_csv(beside)
-    click.echo(table.grid())
+    echo(table.grid())
 
 
 def _run(database: Database, given: dict[str, Any]) -> None:
@@ -134,14 +134,14 @@ def _run(database: Database, given: dict[str, Any]) -> None:
 
     def progress(stage: Stage, seconds: float) -> None:
         done.append(stage)
-        click.echo(
+        echo(
             f"{STAGES.index(stage) + 1:2d}/{len(STAGES)}  {stage.name:<13}{seconds:8.1f} s  {stage.purpose}",
             err=True,
         )
 
     with one_line_errors(stopped=_INTERRUPTED):
         check_output_path(given["out"], ".parquet", source=given["source"], keep_stages=given["keep_stages"])
-        click.echo(f"reading {describe_source(given['source'])}", err=True)
+        echo(f"reading {describe_source(given['source'])}", err=True)
         built = build_cohort(
             given["source"],
             settings=_read_settings(given),
@@ -167,17 +167,17 @@ def _read_settings(given: dict[str, Any]) -> CohortSettings:
 
 def _report_resumed(kept: int, given: dict[str, Any]) -> None:
     unsure = "; whether the server has changed since cannot be checked" if is_address(given["source"]) else ""
-    click.echo(f"{kept} of {len(STAGES)} stages taken from {given['keep_stages']}{unsure}", err=True)
+    echo(f"{kept} of {len(STAGES)} stages taken from {given['keep_stages']}{unsure}", err=True)
 
 
 def _report(built: Cohort, written: list[Path]) -> None:
-    click.echo(f"{'stays in':>9}{'left':>7}  why")
+    echo(f"{'stays in':>9}{'left':>7}  why")
     for row in built.flow.iter_rows(named=True):
-        click.echo(f"{row['stays_in']:>9}{row['stays_removed']:>7}  {row['reason']}")
+        echo(f"{row['stays_in']:>9}{row['stays_removed']:>7}  {row['reason']}")
     for name, value in built.summary().items():
-        click.echo(f"{value:>9.4g}  {name}" if isinstance(value, float) else f"{value:>9}  {name}")
+        echo(f"{value:>9.4g}  {name}" if isinstance(value, float) else f"{value:>9}  {name}")
     for drug, cut in built.cuts.items():
-        click.echo(f"{drug:>9}  cut points {', '.join(f'{x:g}' for x in cut)}")
+        echo(f"{drug:>9}  cut points {', '.join(f'{x:g}' for x in cut)}")
     corrupt = int(built.quality["rows"].sum())
-    click.echo(f"{corrupt:>9}  corrupt or unusable rows, counted in {written[3].name}")
-    click.echo(f"Written: {', '.join(path.name for path in written)}")
+    echo(f"{corrupt:>9}  corrupt or unusable rows, counted in {written[3].name}")
+    echo(f"Written: {', '.join(path.name for path in written)}")

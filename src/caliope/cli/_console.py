@@ -24,6 +24,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _A_DAY = 86_400.0  # seconds; speed is estimated from all stages, and one stage may take hours
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text with the control characters of names spelt out."""
+    from caliope._cells import visible
+
+    click.echo(visible(text), err=err, nl=nl)
+
+
 # -- errors --
 
 
@@ -35,17 +42,17 @@ def one_line_errors(*, stopped: str = "Stopped.") -> Iterator[None]:
     except click.exceptions.NoArgsIsHelpError:
         raise  # no command was given: the help is the answer
     except click.UsageError as error:
-        click.echo(f"Error: {_usage_text(error)}", err=True)
+        echo(f"Error: {_usage_text(error)}", err=True)
         raise click.exceptions.Exit(BAD_INPUT) from error
     except (click.ClickException, click.exceptions.Exit, click.exceptions.Abort, BrokenPipeError):
         raise
     except KeyboardInterrupt:
-        click.echo(stopped, err=True)
+        echo(stopped, err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:
         if os.environ.get("CALIOPE_TRACEBACK"):
             raise
-        click.echo(f"Error: {_error_text(error)}", err=True)
+        echo(f"Error: {_error_text(error)}", err=True)
         raise click.exceptions.Exit(BAD_INPUT) from error
 
 
@@ -115,13 +122,13 @@ class _Lines(Display):
         self.begun += 1
         self.total = max(self.total, self.begun) if self.total else 0  # some stages depend on what is found
         place = f"{self.begun}/{self.total}" if self.total else f"{self.begun}"
-        click.echo(f"{time.monotonic() - self.started:7.1f} s  {place:>5}  {name} ...", err=True)
+        echo(f"{time.monotonic() - self.started:7.1f} s  {place:>5}  {name} ...", err=True)
 
     def expect(self, total: int) -> None:
         self.total = total
 
     def say(self, text: str) -> None:
-        click.echo(text, err=True)
+        echo(text, err=True)
 
 
 class _Bar(Display):
@@ -139,7 +146,9 @@ class _Bar(Display):
         self.bar.update(self.task, total=total)
 
     def say(self, text: str) -> None:
-        self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        from caliope._cells import visible
+
+        self.bar.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from caliope.cli._console import (
     UNMET,
     Display,
     collect_warnings,
+    echo,
     one_line_errors,
     open_report,
     show_progress,
@@ -82,7 +83,7 @@ def evaluate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | No
         if write is not None:
             write(found)
         if not as_json:
-            click.echo(f"\nReport: {study.out}" if write else "\nAdd --out report.html for the report.")
+            echo(f"\nReport: {study.out}" if write else "\nAdd --out report.html for the report.")
     exit_code = judge(found, fail_on=study.fail_on, tell=as_json)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
@@ -93,7 +94,7 @@ def judge(found: Audit, *, fail_on: str = "issue", tell: bool = False) -> int:
     if tell:
         for each in found.requirements:
             if not each.met:
-                click.echo(f"Required: {each.text}.", err=True)
+                echo(f"Required: {each.text}.", err=True)
     if code := judge_verdict(found.verdict, fail_on=fail_on):
         return code
     return 0 if all(each.met for each in found.requirements) else UNMET
@@ -105,7 +106,7 @@ def judge_verdict(verdict: str, *, fail_on: str) -> int:
     if verdict not in failing:
         return 0
     if fail_on == "caution":
-        click.echo(f"The verdict is {verdict}, and --fail-on caution was asked for.", err=True)
+        echo(f"The verdict is {verdict}, and --fail-on caution was asked for.", err=True)
     return DISTRUSTED
 
 
@@ -204,18 +205,18 @@ def say_inferred(log: ReadLog, display: Display, more: Mapping[str, str]) -> Non
 def print_effort(stages: Sequence[Stage], warned: Sequence[str]) -> None:
     """Print warnings of libraries, and what each stage took."""
     for text in warned[:_WARNINGS]:
-        click.echo(f"warning of a library: {text}", err=True)
+        echo(f"warning of a library: {text}", err=True)
     for stage in stages:
-        click.echo(f"{stage.seconds:9.1f} s {stage.peak_gb:7.2f} GB  {stage.name}", err=True)
+        echo(f"{stage.seconds:9.1f} s {stage.peak_gb:7.2f} GB  {stage.name}", err=True)
 
 
 def _print_audit(found: Audit, *, as_json: bool) -> None:
     if as_json:
         from caliope.report._numbers import numbers_json
 
-        click.echo(numbers_json(found), nl=False)
+        echo(numbers_json(found), nl=False)
         return
-    click.echo(str(found))
+    echo(str(found))
 
 
 # -- calibrate --
@@ -287,10 +288,10 @@ def _print_comparison(found: BehaviourModels, *, as_json: bool) -> None:
         from caliope.report._numbers import finite
 
         content = {**found.comparison.to_dict(), "log": [finding.to_dict() for finding in found.findings]}
-        click.echo(json.dumps(finite(content), indent=2, allow_nan=False))
+        echo(json.dumps(finite(content), indent=2, allow_nan=False))
         return
-    click.echo(str(found.comparison))
+    echo(str(found.comparison))
     if found.findings:
-        click.echo("\nAbout the log itself:")
+        echo("\nAbout the log itself:")
     for finding in found.findings:
-        click.echo(f"  {finding}")
+        echo(f"  {finding}")

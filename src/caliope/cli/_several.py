@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from caliope.cli._config import ABOUT, ALONE, FIT, LOG, OUTPUT, TARGET, Study, add_options
-from caliope.cli._console import Display, collect_warnings, one_line_errors, open_report, show_progress
+from caliope.cli._console import Display, collect_warnings, echo, one_line_errors, open_report, show_progress
 from caliope.cli._evaluate import (
     AS_JSON,
     QUIET,
@@ -79,7 +79,7 @@ def compare(
         if wanted:
             found.write_html(str(study.out))
         if not as_json:
-            click.echo(f"\nReport: {study.out}" if wanted else "\nAdd --out comparison.html for the report.")
+            echo(f"\nReport: {study.out}" if wanted else "\nAdd --out comparison.html for the report.")
     exit_code = judge_verdict(found.verdict, fail_on=study.fail_on)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
@@ -89,9 +89,9 @@ def _print(found: PolicyComparison, *, as_json: bool) -> None:
     if as_json:
         from caliope.report._numbers import numbers_json
 
-        click.echo(numbers_json(found), nl=False)
+        echo(numbers_json(found), nl=False)
         return
-    click.echo(str(found))
+    echo(str(found))
 
 
 def _run(study: Study, display: Display, work: str | None, *, quiet: bool) -> PolicyComparison:

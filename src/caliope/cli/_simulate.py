@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from caliope._files import written_whole
-from caliope.cli._console import check_writable, one_line_errors, open_report, show_progress
+from caliope.cli._console import check_writable, echo, one_line_errors, open_report, show_progress
 from caliope.cli._evaluate import FAIL_ON, QUIET, judge
 
 if TYPE_CHECKING:
@@ -179,11 +179,11 @@ def simulate(
             frame.write_csv(beside, float_precision=_DECIMALS)
         else:
             frame.write_parquet(beside)
-    click.echo(f"Written: {path}, {trajectories} trajectories with {frame.height} decisions.")
-    click.echo(
+    echo(f"Written: {path}, {trajectories} trajectories with {frame.height} decisions.")
+    echo(
         f"True values at a discount of {gamma:g}: current practice {log.practice:.4g}, new policy {log.target:.4g}."
     )
-    click.echo(log.command(path, gamma=gamma, propensities=propensities))
+    echo(log.command(path, gamma=gamma, propensities=propensities))
 
 
 # -- the demo: two policies on one log --
@@ -305,7 +305,7 @@ def demo(
         writes = [open_report(str(x)) for x in outs]
         log = make(patients or (SMALL if small else usual), seed)
         found = _run_demo(_with_one_model(log) if small else log, seed, quiet=quiet, writes=writes)
-        click.echo(f"Reports: {outs[0]}, {outs[1]}")
+        echo(f"Reports: {outs[0]}, {outs[1]}")
     exit_code = judge(found, fail_on=fail_on)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
@@ -314,8 +314,8 @@ def demo(
 def _run_demo(log: DemoLog, seed: int, *, quiet: bool, writes: Sequence[Any]) -> Audit:
     import caliope as cal
 
-    click.echo(f"The log: {log.text}. {log.data!r}")
-    click.echo("The probabilities with which the treatments were chosen are not in it.")
+    echo(f"The log: {log.text}. {log.data!r}")
+    echo("The probabilities with which the treatments were chosen are not in it.")
     audits = []
     with show_progress(quiet=quiet) as display:
         prepared = cal.prepare_audit(log.data, rng=seed, progress=display, **log.settings)
@@ -323,9 +323,9 @@ def _run_demo(log: DemoLog, seed: int, *, quiet: bool, writes: Sequence[Any]) ->
             about = _demo_names(cal, log, policy)
             audits.append(prepared.audit(policy.target, learnt_on="no", about=about, progress=display))
     for audit, policy, write in zip(audits, log.policies, writes, strict=True):
-        click.echo(f"\nWhat if: {policy.name}?\n")
-        click.echo(str(audit))
-        click.echo(
+        echo(f"\nWhat if: {policy.name}?\n")
+        echo(str(audit))
+        echo(
             f"\nThe log is simulated, so the truth is known: {policy.truth:.3f}; current practice {log.now:.3f}."
         )
         write(audit)

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from caliope._audit._result import Audit
+from caliope._cells import visible
 from caliope._files import written_whole
 from caliope.report._behaviour import behaviour_section, placebo_section, reliability_section
 from caliope.report._blocks import Section, as_sentence
@@ -173,7 +174,7 @@ def render(page: Page) -> str:
     """The page as HTML. Everything but our own drawings is escaped."""
     template = _environment().get_template("page.html.j2")
     head = {"title": page.title, "about": page.about, "made": page.made}
-    return template.render(**head, sections=page.sections) + "\n"
+    return visible(template.render(**head, sections=page.sections)) + "\n"
 
 
 def _environment() -> Any:
