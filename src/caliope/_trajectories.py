@@ -199,8 +199,7 @@ class Trajectories:
         return self._part(chosen, rows)
 
     def _part(self, chosen: Int, rows: slice | Int) -> Trajectories:
-        # Nothing to validate: every row has been seen before.
-        part = object.__new__(Trajectories)
+        part = object.__new__(Trajectories)  # nothing to validate: every row has been seen before
         run = slice(chosen[0], chosen[-1] + 1) if isinstance(rows, slice) else chosen
         values = {f.name: getattr(self, f.name) for f in fields(self)} | {
             "states": read_only(self.states[rows]),

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caliope._cells import inert
 from caliope._gather import gather, target_probabilities
 from caliope._policies import SupportError
 from caliope._ragged import Float, Int, at_actions
@@ -95,11 +94,9 @@ class Comparison(Table[CalibrationRow]):
         """Return the rows of the whole log, without strata."""
         return Table(tuple(row for row in self.rows if row.stratum == ALL), self.title)
 
-    @inert
     def __str__(self) -> str:
         return super().__str__() + f"\n\n{_LEGEND}" + ("" if self.choice is None else f"\n\n{self.choice}")
 
-    @inert
     def _repr_html_(self) -> str:
         choice = "" if self.choice is None else f"<pre>{escape(str(self.choice))}</pre>"
         return super()._repr_html_() + choice

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from caliope._cells import inert
 from caliope._ragged import Float, Int, cluster_se
 from caliope._results import Interval
 from caliope.calibration._neighbourhoods import NeighbourhoodCalibration
@@ -287,6 +288,7 @@ class Choice:
     barred: tuple[str, ...] = ()
     ruled_out: tuple[str, ...] = ()
 
+    @inert
     def __str__(self) -> str:
         lines = [f"Recommended: {self.recommended or 'none'}, {self.reason}."]
         if self.recommended and self.by_paper != self.recommended:

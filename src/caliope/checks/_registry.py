@@ -15,7 +15,7 @@ from numbers import Integral, Real
 from string import Formatter
 from typing import Any, Literal, get_args
 
-from caliope._cells import inert
+from caliope._cells import visible
 
 Level = Literal["note", "caution", "issue"]
 Verdict = Literal["trust", "caution", "do not trust"]
@@ -141,8 +141,7 @@ class Finding:
             )
         object.__setattr__(self, "facts", dict(self.facts))
         object.__setattr__(self, "variants", tuple(self.variants))
-        # Render once: facts that do not fill the text are an error here, not where it is printed.
-        _ = self.message
+        _ = self.message  # facts that do not fill the text are an error here, not where it is printed
 
     @property
     def code(self) -> str:
@@ -155,16 +154,15 @@ class Finding:
         return self.check.concerns
 
     @property
-    @inert
     def message(self) -> str:
         """The text, with the facts filled in."""
         texts = self.check.texts
         unknown = [name for name in self.variants if name not in texts]
         named = (("",) if "" in texts else ()) + self.variants
         if unknown or not named:
-            known = ", ".join(repr(name) for name in texts if name)
+            known = ", ".join(map(repr, filter(None, texts)))
             raise ValueError(f"{self.code} has the variants {known}, got {unknown or 'none'}.")
-        return " ".join(_render(self.code, texts[name], self.facts) for name in named)
+        return visible(" ".join(_render(self.code, texts[name], self.facts) for name in named))
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -394,9 +392,8 @@ def texts_of(check: Check) -> list[str]:
 
 
 def _fill(text: str, indent: str = "") -> str:
-    return textwrap.fill(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
-    )
+    indents = {"initial_indent": indent, "subsequent_indent": f"{indent}  "}
+    return textwrap.fill(text, _WIDTH, **indents, break_on_hyphens=False)  # type: ignore[arg-type]
 
 
 def sort_concerns(concerns: Iterable[Concern]) -> list[Concern]:
