@@ -217,6 +217,7 @@ _TITLES = {
     "target": "The policy and the question",
     "about": "Names for the report",
     "fit": "Models and chance",
+    "parts": "Logs that are read in parts",
     "output": "What is written",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from caliope.io._partitions import Partitions
 def audit(
     data: Trajectories | Partitions,
     target: Any = None,
-    models: Mapping[str, Any] | None = None,
+    models: Mapping[str, Any] | Callable[[Trajectories], Mapping[str, Any]] | None = None,
     *,
     learn: Any = None,
     gamma: float = 1.0,
@@ -66,7 +66,7 @@ def audit(
         module that returns probabilities, or what has ``predict(states)``, such as an algorithm of d3rlpy.
     models : mapping from name to unfitted classifier, optional
         Candidates for the behaviour policy, the simpler ones first; by default
-        :func:`~caliope.behaviour.candidate_models`.
+        :func:`~caliope.behaviour.candidate_models`. Also a function of the log that returns them.
     learn : callable, unfitted classifier or unfitted regressor, optional
         In place of a target its learner. It is fitted across 5 folds, and each trajectory is evaluated with the
         policy that has not seen it. A function takes a log and returns a policy, a mixture of one with practice, or
@@ -157,7 +157,8 @@ def audit(
             "engine is for a log in files (open_partitions), and this one is in memory: leave it out."
         )
     check_data(data)
-    inputs = check_inputs(as_about(about).name_log(data), models, **prepare, work=work)
+    data = as_about(about).name_log(data)
+    inputs = check_inputs(data, models(data) if callable(models) else models, **prepare, work=work)
     # Before anything is fitted: a target that cannot be evaluated is reported at once.
     asked = check_question(inputs, target, **ask)
     with show_stages(progress) as tell:

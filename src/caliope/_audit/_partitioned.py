@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,7 +44,7 @@ from caliope.weights._regressed import WeightRegression
 def audit_partitions(
     source: Partitions,
     target: Any,
-    models: Mapping[str, Any] | None,
+    models: Mapping[str, Any] | Callable[[Trajectories], Mapping[str, Any]] | None,
     *,
     engine: Engine,
     prepare: dict[str, Any],
@@ -87,7 +87,8 @@ def audit_partitions(
             data = as_about(ask["about"]).name_log(_read_sample(source, inventory, drawn, engine))
         column = prepare["logged"]
         prepare |= {"logged": None if column is None else data[column]}
-        inputs = check_inputs(data, models, **prepare, work=cache, whole_steps=source.n_steps)
+        candidates = models(data) if callable(models) else models
+        inputs = check_inputs(data, candidates, **prepare, work=cache, whole_steps=source.n_steps)
         asked = check_question(inputs, target, **ask)
         prepared = prepare_inputs(inputs, begin)
         if len(drawn) == len(inventory.ids):

@@ -40,29 +40,9 @@ class ReadLog:
 
 def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
     """Read the table of a study with the columns that it names, and infer the others."""
-    models = (target_model(each) for each in each_target(study).values())
-    encoder = next((x for model in models if (x := getattr(model, "encoder", None)) is not None), None)
-    if encoder is not None and not study.states:
-        study = replace(study, states=tuple(column.name for column in encoder.columns))
-    named, guess = _infer_columns(study, quiet=quiet)
-    actions = _action_columns(named)
+    named, guess, encoder = name_columns(study, quiet=quiet)
     try:
-        data = read_table(
-            list(named.log) if isinstance(named.log, tuple) else named.log,
-            episode=_episode_column(named),
-            action=actions,
-            reward=named.reward,
-            states=named.states,
-            time=named.time,
-            terminated=ended_column(named),
-            keep=_kept_columns(named),
-            cluster=named.cluster,
-            n_actions=named.n_actions or _columns_per_action(named) or None,
-            levels=named.levels,
-            cuts=None if named.cuts is None else parse_cuts(named.cuts, actions),
-            calendar=named.calendar,
-            encoder=encoder,
-        ).replace(unit=named.unit)
+        data = read_table(files_of(named), **reading_options(named, encoder)).replace(unit=named.unit)
     except ActionCountError as error:
         if named.n_actions is not None or not _columns_per_action(named):
             raise
@@ -76,12 +56,46 @@ def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
         data = data.replace(terminated=np.ones(len(data), dtype=bool))
     _refuse_single(data)
     _refuse_huge(data)
-    notes = _inference_notes(study, named, guess) | data.encoder.describe()
+    notes = inference_notes(study, named, guess) | data.encoder.describe()
     # In the order in which an audit works: it would else make a second copy.
     return ReadLog(data.in_fixed_order(), show_settings(named) | notes, tuple(notes))
 
 
 # -- which columns --
+
+
+def name_columns(study: Study, *, quiet: bool) -> tuple[Study, Guess | None, Any]:
+    """The study with all columns named, how they were guessed, and the encoder of a saved policy."""
+    models = (target_model(each) for each in each_target(study).values())
+    encoder = next((x for model in models if (x := getattr(model, "encoder", None)) is not None), None)
+    if encoder is not None and not study.states:
+        study = replace(study, states=tuple(column.name for column in encoder.columns))
+    return *_infer_columns(study, quiet=quiet), encoder
+
+
+def files_of(study: Study) -> Any:
+    """The files of the log."""
+    return list(study.log) if isinstance(study.log, tuple) else study.log
+
+
+def reading_options(study: Study, encoder: Any) -> dict[str, Any]:
+    """How the log is read, as arguments of read_table."""
+    actions = _action_columns(study)
+    return {
+        "episode": _episode_column(study),
+        "action": actions,
+        "reward": study.reward,
+        "states": study.states,
+        "time": study.time,
+        "terminated": ended_column(study),
+        "keep": _kept_columns(study),
+        "cluster": study.cluster,
+        "n_actions": study.n_actions or _columns_per_action(study) or None,
+        "levels": study.levels,
+        "cuts": None if study.cuts is None else parse_cuts(study.cuts, actions),
+        "calendar": study.calendar,
+        "encoder": encoder,
+    }
 
 
 def ended_column(study: Study) -> str | None:
@@ -169,7 +183,7 @@ def _reasons(guess: Guess) -> str:
     return "; ".join(f"{list_names(names)}: {reason}" for reason, names in by_reason.items())
 
 
-def _inference_notes(study: Study, named: Study, guess: Guess | None) -> dict[str, str]:
+def inference_notes(study: Study, named: Study, guess: Guess | None) -> dict[str, str]:
     """What was inferred, in words."""
     notes, shown = {}, show_settings(named)
     if study.time is None and study.episode != ROW:

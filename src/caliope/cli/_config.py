@@ -9,10 +9,12 @@ from typing import Any
 import click
 
 from caliope.cli._kinds import (
+    ADDRESS,
     COLUMN,
     COLUMNS,
     CUTS,
     ENDED,
+    ENGINE,
     EPISODE,
     FAIL_ON,
     FILE,
@@ -43,12 +45,13 @@ MOST_ACTIONS = 10_000  # every decision has a probability of each
 
 # -- the settings --
 
-LOG, TARGET, ABOUT, OUTPUT, FIT = (
+LOG, TARGET, ABOUT, OUTPUT, FIT, PARTS = (
     "log",
     "target",
     "about",
     "output",
     "fit",
+    "parts",
 )  # groups, for commands that take some of them
 
 
@@ -251,6 +254,30 @@ class Study:
     level: float = _setting(0.95, LEVEL, FIT, "Confidence level.")
     # The largest seed is that of scikit-learn.
     seed: int = _setting(0, whole(0, 2**32 - 1), FIT, "Random seed.")
+    engine: str | None = _setting(
+        None,
+        ENGINE,
+        PARTS,
+        "Read Parquet files a part at a time: on this machine, or on a cluster of Dask.",
+        otherwise="the log is read into memory",
+    )
+    scheduler: str | None = _setting(
+        None,
+        ADDRESS,
+        PARTS,
+        "A scheduler of Dask that runs, e.g. tcp://10.0.0.1:8786.",
+        otherwise="a cluster is started here",
+    )
+    workers: int | None = _setting(
+        None, whole(1, 10_000), PARTS, "Processes that are started here.", otherwise="one per core"
+    )
+    sample: int | None = _setting(
+        None,
+        whole(1000, 10**12),
+        PARTS,
+        "Decisions, in whole trajectories, that models are fitted on and the log is checked on.",
+        otherwise="200000",
+    )
 
 
 SETTINGS: Mapping[str, Setting] = {each.name: each.metadata["setting"] for each in fields(Study)}
@@ -258,7 +285,8 @@ TARGETS = ("target_columns", "recommended", "model", "policy", "learn")
 LISTS = tuple(
     name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED, PROPENSITY)
 )
-ALONE = (*TARGETS, "require", "policy_name")  # settings of one policy, which a comparison has not
+IN_PARTS = tuple(name for name, setting in SETTINGS.items() if setting.group == PARTS)
+ALONE = (*TARGETS, *IN_PARTS, "require", "policy_name")  # settings of one policy, which a comparison has not
 PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, FILES, PAGE))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from caliope.cli._config import ABOUT, FIT, LOG, OUTPUT, TARGET, Study, add_options
+from caliope.cli._config import ABOUT, FIT, LOG, OUTPUT, PARTS, TARGET, Study, add_options
 from caliope.cli._console import (
     DISTRUSTED,
     UNMET,
@@ -56,7 +56,7 @@ _WARNINGS = 5  # of libraries that are printed
 @click.argument("log", nargs=-1, required=True)
 @add_options(LOG, TARGET, ABOUT, OUTPUT)
 @WORK
-@add_options(FIT)
+@add_options(FIT, PARTS)
 @AS_JSON
 @QUIET
 def evaluate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
@@ -75,7 +75,7 @@ def evaluate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | No
         write = open_report(study.out)
         check_work(work)
         with show_progress(quiet=quiet) as display, collect_warnings() as warned:
-            found = _run_audit(study, display, work, quiet=quiet)
+            found = _run(study, display, work, quiet=quiet)
         if not quiet:
             print_effort(found.stages, warned)
         _print_audit(found, as_json=as_json)
@@ -131,6 +131,14 @@ def from_stdin(study: Study) -> Study:
     from caliope.io._stdin import spool
 
     return replace(study, log=str(spool()))
+
+
+def _run(study: Study, display: Display, work: str | None, *, quiet: bool) -> Audit:
+    if study.engine is None:
+        return _run_audit(study, display, work, quiet=quiet)
+    from caliope.cli._parts import audit_in_parts
+
+    return audit_in_parts(study, display, work, quiet=quiet, about=about_of)
 
 
 def _run_audit(study: Study, display: Display, work: str | None, *, quiet: bool) -> Audit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -75,13 +75,18 @@ def target_of(study: Study, data: Trajectories) -> Target:
             "actions, but --propensity holds those of the actions taken: name one column per action, or leave "
             "--propensity out."
         )
+    policy, question = softened(study, policy, words)
+    return Target(policy, data, question, notes=notes)
+
+
+def softened(study: Study, policy: Any, words: str) -> tuple[Any, str]:
+    """The policy, mixed with practice where the study says so, and the question in words."""
     if study.soften is None:
-        return Target(policy, data, f"What would be achieved by following {words}?", notes=notes)
+        return policy, f"What would be achieved by following {words}?"
     if isinstance(policy, Relative):
         raise ValueError(f"{study.policy} is stated relative to practice already: leave --soften out.")
     share = 1 - study.soften
-    question = _softened_question(words, share, study.soften)
-    return Target(mix(practice, policy, share), data, question, notes=notes)
+    return mix(practice, policy, share), _softened_question(words, share, study.soften)
 
 
 def _rescaled(policy: Any) -> tuple[Any, dict[str, str]]:
@@ -119,22 +124,32 @@ def _named_policy(study: Study, data: Trajectories) -> tuple[Any, Trajectories, 
     if study.target_columns:
         names = in_order_of_actions(study.target_columns, data, "--target-columns")
         probs = [numbers_of(data, name, "probability under the target policy") for name in names]
-        return np.column_stack(probs), data, f"the probabilities in columns {names[0]!r} to {names[-1]!r}"
+        return np.column_stack(probs), data, words_for(study, names)
     if study.recommended is not None:
         if data.action_names is None:
             codes = _recommended_actions(study.recommended, data)
         else:
             codes = _recommended_names(study, data)
         wide = with_actions(data, int(codes.max()) + 1)
-        return np.eye(wide.n_actions)[codes], wide, f"the recommendations in {study.recommended!r}"
+        return np.eye(wide.n_actions)[codes], wide, words_for(study)
     if study.model is not None:
         model = target_model(study)
-        return model, with_actions(data, _largest_class(model)), f"the model in {Path(study.model).name}"
+        return model, with_actions(data, _largest_class(model)), words_for(study)
     name = str(study.policy)
     policy = find_policy(name)
     if not isinstance(policy, Relative) and not hasattr(policy, "predict_proba"):
         policy = _call_policy(name, policy, data)
-    return policy, with_actions(data, _largest_class(policy)), f"the policy {name}"
+    return policy, with_actions(data, _largest_class(policy)), words_for(study)
+
+
+def words_for(study: Study, columns: Sequence[str] = ()) -> str:
+    """The words for the policy of a study, with its columns in the order of the actions."""
+    if study.target_columns:
+        names = columns or study.target_columns
+        return f"the probabilities in columns {names[0]!r} to {names[-1]!r}"
+    if study.recommended is not None:
+        return f"the recommendations in {study.recommended!r}"
+    return f"the policy {study.policy}" if study.model is None else f"the model in {Path(study.model).name}"
 
 
 def _recommended_names(study: Study, data: Trajectories) -> Int:

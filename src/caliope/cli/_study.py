@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from caliope.cli._config import ALONE, LISTS, PATHS, SETTINGS, TARGETS, Study
+from caliope.cli._config import ALONE, IN_PARTS, LISTS, PATHS, SETTINGS, TARGETS, Study
 from caliope.cli._kinds import is_text, parse_grid, parse_require, split_names
 from caliope.cli._targets import parse_target
 
@@ -155,9 +155,30 @@ def _contradictions(values: Mapping[str, Any]) -> list[str]:
         found.append("action_names and action_grid both name the actions: give one of the two")
     if "levels" in values and "cuts" in values:
         found.append("levels and cuts both say how doses are cut: give one of the two")
+    found += _engines(values)
     found += _different_numbers(values.get("n_actions"), lists)
     if str(values.get("out", ".html")).lower().rsplit(".", 1)[-1] not in ("html", "htm"):
         found.append(f"out must end in .html, got {values['out']!r}")
+    return found
+
+
+def _engines(values: Mapping[str, Any]) -> list[str]:
+    """Settings of a log that is read in parts, without saying that it is, or one that it cannot have."""
+    found, engine = [], values.get("engine")
+    given = [name for name in IN_PARTS if name in values and name != "engine"]
+    if engine is None and given:
+        found.append(f"{given[0]} is for a log that is read in parts: add engine, local or dask")
+    if engine == "local" and "scheduler" in values:
+        found.append("scheduler is for the engine dask")
+    if "scheduler" in values and "workers" in values:
+        found.append("workers are started here, and a scheduler has its own: give one of the two")
+    memory = [name for name in ("by", "restrict", "learn") if engine is not None and values.get(name)]
+    if memory:
+        found.append(f"{memory[0]} needs the log in memory: leave out engine, or {memory[0]}")
+    if engine is not None and len(_lists_in(values).get("propensity", ())) > 1:
+        found.append("propensity of a log in parts is one column, of the actions taken")
+    if engine is not None and values.get("learnt_on", "no") != "no":
+        found.append("learnt_on of a log in parts is no, or is left out")
     return found
 
 
