@@ -71,7 +71,19 @@ def test_every_choice_is_in_the_result(found):
     read = json.loads(found.to_json())
     assert read["verdict"] == found.verdict
     assert read["headline"]["value"] == pytest.approx(found.headline.value)
-    assert len(read["other_choices"]["rows"]) == len(found.others)
+    rows = read["other_choices"]["rows"]
+    assert len(rows) == len(found.others)
+    for row, choice in zip(rows, found.others, strict=True):
+        assert (row["model"], row["weights"], row["estimator"]) == (
+            choice.model,
+            choice.weights,
+            choice.estimator,
+        )
+        assert row["value"] == pytest.approx(choice.value)
+        assert row["gain"] == pytest.approx(choice.value - found.practice.value)
+    assert {choice.estimator for choice in found.others} >= {
+        cal.estimators.label(f) for f in (cal.wis, cal.wdr)
+    }
 
 
 def test_the_same_seed_gives_the_same_audit(log, found):
@@ -159,14 +171,14 @@ def test_missing_outcomes_are_found(log):
     rewards = np.zeros(log.n_steps)
     rewards[log.layout.last] = outcome
     found = check_log(changed(log, rewards=rewards))
-    assert codes(found) == {"L103"}
+    assert [(x.code, x.level) for x in found] == [("L103", "issue")]
     assert "10.0% of the trajectories" in found[0].message
     assert codes(check_log(changed(log, rewards=np.zeros(log.n_steps)))) == {"L107"}
 
 
 def test_one_action_and_few_episodes_are_said(log):
     assert "L104" in codes(check_log(changed(log, actions=np.zeros(log.n_steps, dtype=int))))
-    assert codes(check_log(log[:50])) == {"L105"}
+    assert [(x.code, x.level) for x in check_log(log[:50])] == [("L105", "caution")]
 
 
 # -- the placebo --

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import caliope as cal
 from caliope.domains import ward
@@ -81,15 +82,20 @@ def test_the_linear_interval_covers():
     p = np.einsum("sa,sat->st", MODEL_WIN_TARGET, MODEL_WIN.transitions)
     r = np.einsum("sa,sat,sat->s", MODEL_WIN_TARGET, MODEL_WIN.transitions, MODEL_WIN.rewards)
     truth = np.linalg.solve(np.eye(3) - 0.9 * p, r)[0]
-    covered = 0
+    covered, values, widths = 0, [], []
     for seed in np.random.SeedSequence(0).spawn(200):
         log = MODEL_WIN.simulate(MODEL_WIN_LOGGED, 60, rng=np.random.default_rng(seed))
         # The log stops after 20 steps, the process does not: cut off, not ended.
         data = cal.Trajectories(
             log.states, log.actions, log.rewards, log.offsets, terminated=np.zeros(60, dtype=bool)
         )
-        covered += truth in linear_value(data, target, gamma=0.9, features=one_hot(3)).interval
+        found = linear_value(data, target, gamma=0.9, features=one_hot(3))
+        covered += truth in found.interval
+        values.append(found.value)
+        widths.append(found.interval.width)
     assert covered / 200 >= 0.90  # 0.95 less three standard errors of 0.015
+    # Nor too wide: of 60 trajectories 2 t = 4.00 standard deviations, which 200 logs tell to 5% (1 / sqrt(2 * 199)).
+    assert np.mean(widths) == pytest.approx(2 * stats.t.ppf(0.975, 59) * np.std(values, ddof=1), rel=0.15)
 
 
 def test_features_that_repeat_each_other_are_reported():
