@@ -8,6 +8,7 @@ changes. Tests are collected once. They run once to learn which lines each of th
 fixture that it shares with others; then every mutant meets, in a process forked for it, the tests that reach its
 lines, cheapest first. Results are kept in mutation-results/: a run that was stopped goes on where it was; --again
 tries those that survived with the tests of today, --afresh all of them, each first with the test that noticed it.
+Modules for networks on a GPU take part where torch is installed.
 Mutants that no test can tell from the original stand in benchmarks/equivalent_mutants.toml, with the reason.
 """
 
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import hashlib
 import importlib
 import json
 import os
@@ -24,12 +24,15 @@ import sys
 import time
 import tomllib
 from collections import Counter, defaultdict
+from importlib.util import find_spec
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType
 
 import pytest
 
+from benchmarks._change import change
 from benchmarks._mutants import ROOT, SOURCE, Mutant, mutants_of
+from benchmarks._reach import Shared, digest_of, fails
 
 RESULTS = ROOT / "mutation-results"
 EQUIVALENT = ROOT / "benchmarks" / "equivalent_mutants.toml"
@@ -37,101 +40,21 @@ SUBJECTS = ["_evidence", "_formulas", "estimators", "_under_way", "uncertainty",
 SUBJECTS += ["calibration", "behaviour", "checks", "_audit"]
 LEFT_OUT = {"__init__", "__main__", "_torch_network", "_progress", "_about"}
 TESTS = [f"tests/{name}" for name in ["core", "values", "calibration", "behaviour", "checks", "audit"]]
-ENOUGH = 50  # calls of a function without a new line, after which a test is no longer traced in it
 
 
 def modules(only: str) -> list[Path]:
     """The files to change."""
     found = [path for name in SUBJECTS for path in sorted((SOURCE / name).glob("*.py"))]
     found += [path for name in SUBJECTS if (path := SOURCE / f"{name}.py").exists()]
-    return [path for path in found if path.stem not in LEFT_OUT and only in str(path.relative_to(SOURCE))]
+    torch = find_spec("torch") is not None  # without it nothing tests these modules
+    kept = [path for path in found if path.stem not in LEFT_OUT and (torch or "_torch_" not in path.stem)]
+    return [path for path in kept if only in str(path.relative_to(SOURCE))]
 
 
 def sample_of(paths: list[Path], share: float) -> list[Mutant]:
     """Of each module the mutants with the smallest hashes, the same share of each."""
     every = [sorted(mutants_of(path), key=lambda mutant: mutant.order) for path in paths]
     return [mutant for of_one in every for mutant in of_one[: round(share * len(of_one))]]
-
-
-class Tracer:
-    """Which lines of the package one test runs, relative to the first line of their function."""
-
-    def __init__(self, paths: list[Path]) -> None:
-        self.files = {str(path): str(path.relative_to(SOURCE)) for path in paths}
-        self.lines: dict[CodeType, set[int]] = defaultdict(set)
-        self.stale: Counter[CodeType] = Counter()
-
-    def __call__(self, frame, event, _):  # noqa: D102
-        code = frame.f_code
-        if code.co_filename not in self.files or self.stale[code] > ENOUGH:
-            return None
-        self.stale[code] += 1
-        return self.line
-
-    def line(self, frame, event, _):
-        """Note a line; the same function again for the lines after it."""
-        code, lines = frame.f_code, self.lines[frame.f_code]
-        if event == "line" and frame.f_lineno not in lines:
-            lines.add(frame.f_lineno)
-            self.stale[code] = 0
-        return self.line
-
-    def found(self) -> list[str]:
-        """The lines as file:function:offset."""
-        return [
-            f"{self.files[code.co_filename]}:{code.co_qualname}:{line - code.co_firstlineno}"
-            for code, lines in self.lines.items()
-            for line in lines
-        ]
-
-
-class Shared:
-    """A plugin that traces the fixtures of a file or of the session apart: they run for the first test alone."""
-
-    def __init__(self, paths: list[Path]) -> None:
-        self.paths = paths
-        self.made: list[dict] = []
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef):
-        """Note the lines of a fixture under its own name, not under that of the test that runs."""
-        before = sys.gettrace()
-        if fixturedef.scope == "function" or before is None:
-            return (yield)
-        tracer, started = Tracer(self.paths), time.process_time()
-        sys.settrace(tracer)
-        try:
-            return (yield)
-        finally:
-            sys.settrace(before)
-            took = time.process_time() - started
-            self.made.append({"fixture": name_of(fixturedef), "seconds": took, "lines": tracer.found()})
-
-    def row(self, item: pytest.Item, after: pytest.Item | None) -> dict:
-        """Run a test: its time and its lines without those of the fixtures that it shares, and which they are."""
-        self.made, tracer, started = [], Tracer(self.paths), time.process_time()
-        sys.settrace(tracer)
-        failed = fails(item, after)
-        sys.settrace(None)
-        took = time.process_time() - started - sum(made["seconds"] for made in self.made)
-        shared = {made["fixture"] for made in self.made} | shared_by(item)
-        row = {"test": item.nodeid, "file": digest_of(item), "seconds": max(0.0, took), "failed": failed}
-        return row | {"shared": sorted(shared), "lines": tracer.found()}
-
-
-def name_of(fixturedef) -> str:
-    return f"{fixturedef.baseid}::{fixturedef.argname}"
-
-
-def shared_by(item: pytest.Item) -> set[str]:
-    """The fixtures of a test that live longer than it."""
-    known = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
-    return {name_of(found[-1]) for found in known.values() if found[-1].scope != "function"}
-
-
-def digest_of(item: pytest.Item) -> str:
-    """A changed file of tests is traced again."""
-    return hashlib.sha256(item.path.read_bytes()).hexdigest()[:12]
 
 
 class Loop:
@@ -247,13 +170,6 @@ class Loop:
         return {"result": "survived", "by": ""} if said == "-" else {"result": "killed", "by": said}
 
 
-def fails(item: pytest.Item, after: pytest.Item | None) -> bool:
-    """Whether a test fails."""
-    from _pytest.runner import runtestprotocol
-
-    return any(report.failed for report in runtestprotocol(item, log=False, nextitem=after))
-
-
 def first_failure(mutant: Mutant, tests: list[pytest.Item], functions: list[FunctionType]) -> str:
     """Change the package of this process; the name of the first test that fails, or a dash."""
     try:
@@ -264,47 +180,6 @@ def first_failure(mutant: Mutant, tests: list[pytest.Item], functions: list[Func
         if fails(test, after):
             return test.nodeid
     return "-"
-
-
-def codes_in(code: CodeType) -> dict[tuple[str, int], CodeType]:
-    """Every code object inside another, by name and first line."""
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return {(code.co_qualname, code.co_firstlineno): code} | {
-        k: v for each in inner for k, v in codes_in(each).items()
-    }
-
-
-def change(mutant: Mutant, functions: list[FunctionType]) -> None:
-    """Give the functions that are in use the code of the mutant; at the top of a module, its values too."""
-    code, path = mutant.code(), str(mutant.path)
-    new = codes_in(code)
-    inside = [f for f in functions if f.__code__.co_filename == path]
-    for function in inside:
-        key = (function.__code__.co_qualname, function.__code__.co_firstlineno)
-        if key in new:
-            function.__code__ = new[key]
-    if mutant.lines:
-        return
-    name = ".".join(mutant.path.relative_to(SOURCE.parent).with_suffix("").parts)
-    before, fresh = sys.modules[name], ModuleType(name)
-    fresh.__dict__.update({"__file__": path, "__package__": before.__package__})
-    sys.modules[name] = fresh  # dataclasses look their module up
-    exec(code, fresh.__dict__)
-    sys.modules[name] = before
-    made = {
-        f.__code__: f
-        for f in gc.get_objects()
-        if isinstance(f, FunctionType) and f.__globals__ is fresh.__dict__
-    }
-    for function in inside:
-        if (other := made.get(function.__code__)) is not None:
-            function.__defaults__, function.__kwdefaults__ = other.__defaults__, other.__kwdefaults__
-    for key, value in fresh.__dict__.items():
-        old = before.__dict__.get(key)
-        if isinstance(value, int | float | tuple | dict | frozenset | set | str) and not key.startswith("__"):
-            for module in list(sys.modules.values()):
-                if getattr(module, "__dict__", {}).get(key) is old:
-                    setattr(module, key, value)
 
 
 def rows_of(path: Path) -> list[dict]:
