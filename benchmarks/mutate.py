@@ -67,6 +67,8 @@ class Loop:
 
     def pytest_runtestloop(self, session) -> bool:
         """Trace the tests that are new, then try the mutants."""
+        if session.testsfailed:
+            raise session.Interrupted(f"{session.testsfailed} files of tests cannot be collected")
         for path in self.paths:
             importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
         self.items = {item.nodeid: item for item in session.items}

@@ -7,8 +7,8 @@ from sklearn.linear_model import LinearRegression
 
 import caliope as cal
 from caliope.domains import ward
-from caliope.values import CrossFittedQ, TabularRegressor, fitted_q, linear_value
-from caliope.values._crossfit import _ROUNDS, fit_values_by_fold, needs_time, predict_others
+from caliope.values import TabularRegressor, fitted_q, linear_value
+from caliope.values._defaults import _ROUNDS, AveragedValues, fit_values_by_fold, needs_time
 from caliope.values._fqe import Iteration, _warn_if_diverged
 
 EARLIER = cal.TabularPolicy(ward.EARLIER)
@@ -110,12 +110,11 @@ class Constant:
         return np.full((data.n_steps, data.n_actions), float(self.number))
 
 
-@pytest.mark.parametrize("folds", [None, [0, 1]])
-def test_the_rest_of_a_cluster_is_predicted_by_the_model_that_has_not_seen_it(folds):
-    """Trajectories 0 and 1 were fitted on, in folds 0 and 1; 2 and 3 belong to the clusters of 1 and 0."""
-    data = log_of([1] * 4, cluster=np.array(["a", "b", "b", "a"]))
-    which = np.array([0, 1])
-    fold = None if folds is None else np.array(folds)
-    fitted = CrossFittedQ(np.full((2, 2), 9.0), (Constant(0), Constant(1)), data[which], 1.0, fold)
-    found = predict_others(data, which, fitted)[:, 0].tolist()
-    assert found == ([9, 9, 0, 1] if folds is None else [9, 9, 1, 0])
+@pytest.mark.parametrize(("cluster", "expected"), [(None, [9, 9, 0, 1]), (list("abba"), [9, 9, 1, 0])])
+def test_the_rest_of_a_cluster_is_predicted_by_the_model_that_has_not_seen_it(cluster, expected):
+    """Trajectories 0 and 1 were fitted on, in folds 0 and 1; 2 and 3 are of their clusters, or take turns."""
+    data = log_of([1] * 4, **({} if cluster is None else {"cluster": np.array(cluster)}))
+    fitted = AveragedValues(
+        np.full((2, 2), 9.0), ((Constant(0), Constant(1)),), (np.array([0, 1]),), "by hand"
+    )
+    assert fitted.on(data, np.array([0, 1]))[:, 0].tolist() == expected
