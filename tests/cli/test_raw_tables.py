@@ -66,6 +66,13 @@ def test_the_hospital_table_in_one_command(folder):
     ]
     assert "gaps filled" in page
     assert "rare levels pooled" in numbers["settings"]["state 'ward'"]
+    assert "two neighbouring levels are merged" in page
+    merged = {
+        row["model"] for row in numbers["other_choices"]["rows"] if row["model"].endswith("(levels merged)")
+    }
+    assert merged == {
+        "logistic, fluid_ml cut at 0 (levels merged)"
+    }  # of the other drug there are but two levels
 
 
 @pytest.mark.slow
@@ -109,7 +116,11 @@ def test_words_and_doses_are_recommended_as_they_are_logged(folder):
         "0.9",
     ]
     result = run("evaluate", folder / "doses.csv", *given, *FAST, "--quiet", "--json")
-    assert json.loads(result.stdout)["headline"]["value"] is not None
+    found = json.loads(result.stdout)
+    assert found["headline"]["value"] is not None
+    models = {row["model"] for row in found["other_choices"]["rows"]}
+    cut = [model.partition(" cut at ")[2].split(", ") for model in models if " cut at " in model]
+    assert sorted(map(len, cut)) == [1, 3]  # cut points: one level above 0 instead of two, and three
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from caliope._audit._benchmark import ColumnStrength, benchmark_columns, steps_to_use
 from caliope._audit._inputs import target_in_rows
+from caliope._audit._levels import name_of, recut_choices
 from caliope._audit._result import LOGGED
-from caliope._ragged import Float
 from caliope._results import Table
 from caliope._trajectories import Trajectories
 from caliope.calibration._compare import Comparison
+from caliope.io._doses import MERGED
 from caliope.sensitivity import SHRUNK, OtherChoice, try_other_choices
 
 if TYPE_CHECKING:
+    from caliope._audit._basis import Basis
     from caliope._audit._prepare import PreparedAudit
 
 _REFUTED = 2  # standard errors by which the log loss of a model is above the best
 
 
-def try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherChoice]:
+def try_others(prepared: PreparedAudit, basis: Basis) -> Table[OtherChoice]:
     """Other choices, in a long log on a sample of it."""
-    inputs, which = prepared.inputs, prepared.looked_at
+    inputs, which, target, q = prepared.inputs, prepared.looked_at, basis.target, basis.q
     part, rows = prepared.data.part(which), prepared.data.layout.rows_of(which)
     behaviours: dict[str, Any] = {
         name: replace(model, data=part) for name, model in prepared.other_models.items()
@@ -30,9 +32,13 @@ def try_others(prepared: PreparedAudit, target: Any, q: Float) -> Table[OtherCho
     if inputs.logged is not None:
         known = inputs.logged[rows] if inputs.recorded is None else inputs.recorded.part(rows)
         behaviours = {LOGGED: known} | behaviours
-    return try_other_choices(
-        part, target_in_rows(target, rows), behaviours, gamma=inputs.gamma, q=q[rows], rng=inputs.seed
-    )
+    how: dict[str, Any] = {"gamma": inputs.gamma, "rng": inputs.seed}
+    found = try_other_choices(part, target_in_rows(target, rows), behaviours, q=q[rows], **how)
+    for each in recut_choices(prepared, basis.asked, basis.target_probs):
+        named = {name_of(prepared.comparison.recommended, each.recut): each.recut.behaviour}
+        more = try_other_choices(each.recut.data, each.target, named, q=each.q, **how)
+        found = replace(found, rows=(*found.rows, *more.rows))
+    return found
 
 
 def benchmark(data: Trajectories, target: Any) -> tuple[ColumnStrength, ...]:
@@ -43,9 +49,10 @@ def benchmark(data: Trajectories, target: Any) -> tuple[ColumnStrength, ...]:
 
 def comparable_values(others: Table[OtherChoice], prepared: PreparedAudit) -> list[float]:
     """The values of other choices that the headline should agree with."""
-    # What was shrunk towards practice, or may have memorised the log, differs for reasons that are known. Recorded
-    # probabilities need no model, and are not held against one.
+    # What was shrunk towards practice, or may have memorised the log, differs for reasons that are known, and a policy
+    # whose levels were merged is another one. Recorded probabilities need no model, and are not held against one.
     kept = [row for row in others if row.weights != SHRUNK and row.fit != "same"]
+    kept = [row for row in kept if not row.model.endswith(MERGED)]
     if prepared.logged is not None:
         return [row.value for row in kept if row.model == LOGGED]
     refuted = _refuted_models(prepared.comparison)

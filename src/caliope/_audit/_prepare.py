@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from caliope._audit._about import About
 from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts
 from caliope._audit._curve import LearningCurve, trace_curve_of
 from caliope._audit._inputs import AuditInputs, check_inputs, check_question
+from caliope._audit._levels import Recut, fit_recuts
 from caliope._audit._placebo import Placebo, check_underfit, fit_challenger, run_placebo
 from caliope._audit._progress import show_stages
 from caliope._audit._result import Audit
@@ -98,6 +99,16 @@ class PreparedAudit:
     def practice(self) -> Float:
         """Probabilities of all actions in current practice, (N, A): recorded, else those of the chosen model."""
         return self.chosen.probabilities if self.inputs.recorded is None else self.inputs.recorded.table
+
+    @cached_property
+    def recut_anew(self) -> tuple[Recut, ...]:
+        """Doses cut into one level fewer and one more, with the chosen behaviour model; when they are first needed."""
+        return fit_recuts(self, anew=True)
+
+    @cached_property
+    def recut_merged(self) -> tuple[Recut, ...]:
+        """The same with two of the levels merged."""
+        return fit_recuts(self, anew=False)
 
     def audit(
         self,

@@ -45,6 +45,7 @@ from caliope.checks._audit import (
     check_unseen,
 )
 from caliope.checks._counting import count_once
+from caliope.io._doses import RecommendedDoses
 from caliope.sensitivity import breakdown, find_influential
 from caliope.uncertainty._dependence import stretch
 from caliope.uncertainty._intervals import difference
@@ -87,7 +88,7 @@ def audit_with_basis(
         rows, by_folds = _widen_for_folds(rows, prepared, basis)
         rows = include_unseen(include_changes(rows), asked.worst, capped.returns)
     with begin("other choices"):
-        others = try_others(prepared, basis.target, basis.q)
+        others = try_others(prepared, basis)
     with begin("sensitivity of the result"):
         influence = find_influential(difference(wdr), whole.basis.marginalised)
         confounding = breakdown(capped)
@@ -304,7 +305,7 @@ def _describe(asked: Question) -> str:
         return f"learnt across {FOLDS} folds by {name_of_learner(asked.learn)}"
     if asked.form:
         return asked.form
-    policy = hasattr(asked.target, "predict_proba") or isinstance(asked.target, Relative)
+    policy = hasattr(asked.target, "predict_proba") or isinstance(asked.target, Relative | RecommendedDoses)
     target = asked.target.policy if isinstance(asked.target, NamedPolicy) else asked.target
     return type(target).__name__ if policy else "probabilities, as an array"
 

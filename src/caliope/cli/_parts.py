@@ -22,7 +22,7 @@ from caliope.cli._config import Study, show_settings
 from caliope.cli._console import Display
 from caliope.cli._policies import behaviour_models, find_policy, softened, target_of, words_for
 from caliope.engines import Dask, Engine, Local
-from caliope.io import open_partitions
+from caliope.io import RecommendedDoses, open_partitions
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class PolicyInColumns:
 
     def on(self, data: Trajectories) -> Any:
         """Its probabilities of all actions at every step of a part, (N, A)."""
-        return target_of(self.study, data).policy
+        policy = target_of(self.study, data).policy
+        return policy.on(data) if isinstance(policy, RecommendedDoses) else policy
 
 
 def audit_in_parts(study: Study, display: Display, work: str | None, *, quiet: bool, about: Any) -> Audit:

@@ -25,6 +25,7 @@ from caliope.behaviour._gaps import fill_unseen
 from caliope.behaviour._models import POOL, boosting, candidate_models, default_models
 from caliope.cli._columns import in_order_of_actions, numbers_of, place_of, recommended_columns, target_model
 from caliope.cli._config import MOST_ACTIONS, Study
+from caliope.io import RecommendedDoses
 
 # -- behaviour models --
 
@@ -126,6 +127,8 @@ def _named_policy(study: Study, data: Trajectories) -> tuple[Any, Trajectories, 
         probs = [numbers_of(data, name, "probability under the target policy") for name in names]
         return np.column_stack(probs), data, words_for(study, names)
     if study.recommended is not None:
+        if any(each.cuts for each in data.encoder.actions):
+            return _recommended_doses(study, data), data, words_for(study)
         if data.action_names is None:
             codes = _recommended_actions(study.recommended, data)
         else:
@@ -152,19 +155,33 @@ def words_for(study: Study, columns: Sequence[str] = ()) -> str:
     return f"the policy {study.policy}" if study.model is None else f"the model in {Path(study.model).name}"
 
 
-def _recommended_names(study: Study, data: Trajectories) -> Int:
-    """Recommended words or doses as codes, like the logged ones."""
+def _recommended_doses(study: Study, data: Trajectories) -> RecommendedDoses:
+    """The recommended doses as a policy; raise unless they can be cut like the logged ones."""
     actions = data.encoder.actions
+    columns = _columns_of(study, actions)
+    for name, each in zip(columns, actions, strict=True):
+        if each.cuts:
+            numbers_of(data, name, "recommended dose")
+    policy = RecommendedDoses(columns)
+    policy.on(data)
+    return policy
+
+
+def _columns_of(study: Study, actions: Sequence[Any]) -> tuple[str, ...]:
+    """The recommended columns: as many as those of the action."""
     columns = recommended_columns(study, [each.name for each in actions])
     if len(columns) != len(actions):
         raise ValueError(
             f"the action has the {len(actions)} columns {', '.join(each.name for each in actions)}, and --recommended "
             f"names {len(columns)}: name one for each, in the same order."
         )
-    series = [pl.Series(name, data[name], strict=False) for name in columns]
-    for name, each in zip(columns, actions, strict=True):
-        if each.cuts:
-            numbers_of(data, name, "recommended dose")
+    return columns
+
+
+def _recommended_names(study: Study, data: Trajectories) -> Int:
+    """Recommended words as codes, like the logged ones."""
+    actions = data.encoder.actions
+    series = [pl.Series(name, data[name], strict=False) for name in _columns_of(study, actions)]
     return data.encoder.encode_actions(
         pl.DataFrame({each.name: column for each, column in zip(actions, series, strict=True)})
     )

@@ -3,6 +3,9 @@ from ._datasets import (
     read_minari as read_minari,
     read_obp as read_obp,
 )
+from ._doses import (
+    RecommendedDoses as RecommendedDoses,
+)
 from ._encoder import (
     ActionColumn as ActionColumn,
     Encoder as Encoder,

@@ -204,7 +204,7 @@ def learn_doses(name: str, doses: Float, *, levels: int | None, cuts: Sequence[f
     """Cut points of doses: as given, or quantiles of the positive ones with zero apart."""
     if cuts is not None:
         limits, how = tuple(float(x) for x in cuts), "cut where asked"
-        return ActionColumn(name, _level_names(limits, doses), limits, _rule(how, limits))
+        return ActionColumn(name, level_names(limits, doses), limits, _rule(how, limits))
     known = doses[np.isfinite(doses)]
     negative = int((known < 0).sum())
     if negative:
@@ -228,14 +228,15 @@ def learn_doses(name: str, doses: Float, *, levels: int | None, cuts: Sequence[f
         )
     fewer = f" ({len(inner) + 1} instead of {k}, because doses repeat)" if len(inner) + 1 < k else ""
     how = f"cut at quantiles of the positive doses{', zero apart' * bool(zero)}{fewer}"
-    return ActionColumn(name, _level_names(limits, doses), limits, _rule(how, limits))
+    return ActionColumn(name, level_names(limits, doses), limits, _rule(how, limits))
 
 
 def _rule(how: str, limits: Sequence[float]) -> str:
     return f"{how}: {', '.join(f'{x:.6g}' for x in limits)}"
 
 
-def _level_names(limits: Sequence[float], doses: Float) -> tuple[str, ...]:
+def level_names(limits: Sequence[float], doses: Float) -> tuple[str, ...]:
+    """What the levels between some limits are called."""
     lowest = np.nanmin(doses)
     first = "0" if limits[0] == 0 and lowest >= 0 else f"up to {limits[0]:.6g}"
     inner = [f"above {low:.6g} to {high:.6g}" for low, high in pairwise(limits)]

@@ -159,7 +159,8 @@ def read_table(
     Returns
     -------
     Trajectories
-        With ``ids`` from ``episode``, ``action_names``, the ``encoder``, and the columns of ``keep``.
+        With ``ids`` from ``episode``, ``action_names``, the ``encoder``, and the columns of ``keep``. Doses that were
+        cut are kept, too, under the name of their column.
 
     Examples
     --------
@@ -217,12 +218,17 @@ def read_table(
         ids=None if episode is None else plan.ids,  # rows have no name of their own
         n_actions=count,
         terminated=None if terminated is None else _terminated(columns[terminated]),
-        columns={name: filled.kept[name] for name in roles.keep},
+        columns=_doses(filled, encoder) | {name: filled.kept[name] for name in roles.keep},
         calendar=moments,
         cluster=None if cluster is None else _clusters(filled, plan, cluster, episode),
         action_names=encoder.action_names,
         encoder=encoder,
     )
+
+
+def _doses(filled: Filled, encoder: Encoder) -> dict[str, NDArray[Any]]:
+    """The doses behind the levels, so that they can be cut otherwise."""
+    return {each.name: filled.numbers[each.name] for each in encoder.actions if each.cuts}
 
 
 def _clusters(filled: Filled, plan: Plan, name: str, episode: str | None) -> NDArray[Any]:

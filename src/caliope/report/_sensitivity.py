@@ -11,6 +11,7 @@ from caliope import plots
 from caliope._audit._result import Audit
 from caliope._audit._summary import ConfoundingCurve
 from caliope.checks._registry import Finding
+from caliope.io._doses import CUT, MERGED
 from caliope.plots._figures import label_text
 from caliope.report._blocks import (
     Bullets,
@@ -80,6 +81,7 @@ def sensitivity_section(audit: Audit) -> Section:
         "the choice decides and not the log. Two choices are shown for comparison only. A model fitted on the same "
         "data may have memorised it. Weights that are shrunk pull every answer towards current practice."
     )
+    text += _say_levels([row.model for row in audit.others])
     if audit.settings.propensities_logged:
         text += (
             " The estimate at the top of the page uses the logged probabilities, the first of the rows. The other rows "
@@ -90,6 +92,18 @@ def sensitivity_section(audit: Audit) -> Section:
     drawn = [row for row in audit.others if np.isfinite(row.value)][:_MAX_DOTS]
     pictures = (_choices(audit, drawn),) if drawn else ()
     return Section("sensitivity", "Other choices", "Sensitivity to choices", (Text(text), *pictures, table))
+
+
+def _say_levels(models: list[str]) -> str:
+    """What it means that doses were cut into other levels; empty where none were."""
+    if any(model.endswith(MERGED) for model in models):
+        return (
+            " The policy is stated in levels of doses. In some rows two neighbouring levels are merged, and within "
+            "them it doses as current practice does. That is a policy nearer to practice, shown for comparison only."
+        )
+    if any(CUT in model for model in models):
+        return " In some rows the doses, logged and recommended, are cut into one level fewer or one more."
+    return ""
 
 
 def _choices(audit: Audit, drawn: list[OtherChoice]) -> Any:
