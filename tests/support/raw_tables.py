@@ -160,6 +160,7 @@ SHOP = {
 }
 _COUNTRIES = ("DE", "FR", "IT", "NL", "AT", "CH")
 _OFFERS = ("none", "free shipping", "10% off")
+SHOP_POLICY = sorted(f"p_{name}" for name in _OFFERS)  # in the order of the codes
 
 
 def _offer_practice(basket: np.ndarray, phone: np.ndarray) -> np.ndarray:
