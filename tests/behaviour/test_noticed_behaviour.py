@@ -6,6 +6,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info
 
 import caliope as cal
 from caliope.behaviour import (
@@ -19,6 +20,7 @@ from caliope.behaviour import (
     fit_behaviour,
     paper_models,
 )
+from caliope.behaviour._ensembles import _limit_blas
 from caliope.behaviour._extended import Extension
 from caliope.behaviour._fit import _splits_by_groups, groups_name
 from caliope.behaviour._models import fit_other_models
@@ -148,3 +150,9 @@ def test_more_neighbours_than_there_are_points_are_none():
     squared, ids = index.nearest(np.array([[0.5]], dtype=np.float32), k=4)
     assert ids.tolist() == [[0, 1, -1, -1]]
     assert squared.tolist() == [[0.25, 2.25, np.inf, np.inf]]
+
+
+def test_small_matrices_are_multiplied_by_one_thread():
+    with _limit_blas():
+        threads = {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+    assert threads == {1}

@@ -15,10 +15,12 @@ from caliope.calibration import (
     neighbourhoods,
     repeat_baseline,
     severity_strata,
+    weight_moments,
 )
 from caliope.calibration._compare import _Study, compare_policies
 from caliope.calibration._findings import check_held_out
-from caliope.calibration._scores import sample_rows
+from caliope.calibration._scores import sample_rows, stratum_key
+from caliope.calibration._tests import _draw_signs
 from caliope.domains import ward
 
 
@@ -65,7 +67,7 @@ def test_what_no_comparison_can_be_made_of_is_refused(log):
         compare_policies([cal.UniformPolicy(3)], log, rng=0)
     with pytest.raises(ValueError, match="no models were given"):
         compare_policies({}, log, rng=0)
-    for name, value in {"n_states": 2.5, "max_steps": True}.items():
+    for name, value in [("n_states", 2.5), ("max_steps", True), ("n_states", 0)]:
         with pytest.raises(ValueError, match=f"{name} must be a whole number from 1, got {value}"):
             compare_policies(model, log, rng=0, **{name: value})
 
@@ -156,3 +158,44 @@ def test_clusters_may_lie_anywhere_in_the_log_of_a_kernel_error():
     found, sorted_ = kernel_error(table, data, rng=0), kernel_error(table, data[order], rng=0)
     assert found.value == pytest.approx(sorted_.value)
     assert (found.null_sd, found.p_value) == pytest.approx((sorted_.null_sd, sorted_.p_value))
+
+
+def test_strata_are_sorted_by_the_number_that_they_begin_with():
+    names = ["none", "14+", "10-13", "2.5 to 5", "0-4", "5-9"]
+    # "2.5 to 5" begins with no number of its own, and comes after those that do, by its name.
+    assert sorted(names, key=stratum_key) == ["0-4", "5-9", "10-13", "14+", "2.5 to 5", "none"]
+
+
+def test_the_null_of_a_balance_table_gives_each_trajectory_a_sign():
+    rng = np.random.default_rng(1)
+    error, functions, owner = (
+        rng.normal(size=(7, 2)),
+        rng.normal(size=(7, 3)),
+        np.array([0, 0, 1, 1, 1, 2, 3]),
+    )
+    scale = rng.random((2, 3)) + 0.5
+    expected = []
+    for signs in np.random.default_rng(0).choice([-1.0, 1.0], size=(20, 4)):
+        z = [
+            abs(sum(signs[owner[i]] * error[i, a] * functions[i, f] for i in range(7))) / scale[a, f]
+            for a in range(2)
+            for f in range(3)
+        ]
+        expected.append(max(z))
+    assert _draw_signs(error, functions, scale, owner, 20, np.random.default_rng(0)) == pytest.approx(
+        expected
+    )
+
+
+def test_the_null_of_the_mean_weights_gives_each_trajectory_a_sign():
+    log_ratio = np.random.default_rng(2).normal(scale=0.5, size=(6, 2))
+    found = weight_moments(
+        cal.Evidence(np.zeros(12), log_ratio.ravel(), np.arange(0, 13, 2)), n_draws=30, rng=0
+    )
+    weights = np.exp(np.cumsum(log_ratio, axis=1))
+    off = weights - weights.mean(axis=0)
+    se = np.sqrt((off**2).sum(axis=0) * 6 / 5) / 6
+    rng = np.random.default_rng(0)
+    drawn = [max(abs(rng.choice([-1.0, 1.0], size=6) @ off) / 6 / se) for _ in range(30)]
+    assert found.largest.value == pytest.approx(max(abs(weights.mean(axis=0) - 1) / se))
+    assert found.largest.null_mean == pytest.approx(np.mean(drawn))

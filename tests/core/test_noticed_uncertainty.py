@@ -10,11 +10,14 @@ from sklearn.preprocessing import StandardScaler
 
 import caliope as cal
 from caliope._traits import label
-from caliope.uncertainty import bca, draws, leave_one_out
+from caliope.behaviour import TabularFrequencies
+from caliope.domains import ward
+from caliope.uncertainty import bca, draws, leave_one_out, refit
 from caliope.uncertainty._dependence import _PERMUTATIONS, _p_value
 from caliope.uncertainty._refit import _cheap_interval, _evaluate, _weight_name
 from caliope.weights import _pareto, marginalise_weights
-from caliope.weights._marginalised import _scale
+from caliope.weights._marginalised import _scale, regress_weights
+from caliope.weights._regressed import predict_weights
 from caliope.weights._transforms import _mean_ratios, compare_weights
 
 
@@ -163,3 +166,33 @@ def test_it_is_said_on_how_many_trajectories_weights_were_regressed(steps, sampl
     e = cal.gather(data, np.tile([0.4, 0.6], (n * steps, 1)), np.full((n * steps, 2), 0.5))
     found = marginalise_weights(e, data, fitted_on=np.arange(30), rng=0)
     assert ("30" in found.notes[-1].message) == sampled
+
+
+class Counted(cal.TabularPolicy):
+    """A policy that counts how often it is asked."""
+
+    asked = 0
+
+    def predict_proba(self, X):
+        Counted.asked += 1
+        return super().predict_proba(X)
+
+
+def test_a_policy_is_not_asked_again_in_every_refit():
+    data, asked = ward.simulate(30, rng=0), []
+    for n_refits in (5, 9):
+        Counted.asked = 0
+        refit(data, TabularFrequencies(), cal.wis, target=Counted(ward.EARLIER), n_refits=n_refits, rng=0)
+        asked.append(Counted.asked)
+    assert asked[0] == asked[1] > 0
+
+
+def test_a_regression_without_its_log_predicts_the_same_for_it():
+    data = ward.simulate(40, rng=0)
+    e = cal.gather(data, cal.TabularPolicy(ward.EARLIER), data["behaviour"])
+    (found,) = regress_weights([e], data, rng=0)
+    bare = found.without_log()
+    assert len(bare.predicted) == len(bare.fold) == 0
+    later = data.layout.time > 0
+    assert predict_weights([bare], data, found.fold)[later, 0] == pytest.approx(found.predicted[later])
+    assert found.predicted[later].std() > 0

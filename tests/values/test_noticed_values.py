@@ -7,7 +7,7 @@ from sklearn.linear_model import LinearRegression
 
 import caliope as cal
 from caliope.domains import ward
-from caliope.values import TabularRegressor, fitted_q, linear_value
+from caliope.values import TabularRegressor, _linear, fitted_q, linear_value, more_robust_q
 from caliope.values._defaults import _ROUNDS, AveragedValues, fit_values_by_fold, needs_time
 from caliope.values._fqe import Iteration, _warn_if_diverged
 
@@ -118,3 +118,13 @@ def test_the_rest_of_a_cluster_is_predicted_by_the_model_that_has_not_seen_it(cl
         np.full((2, 2), 9.0), ((Constant(0), Constant(1)),), (np.array([0, 1]),), "by hand"
     )
     assert fitted.on(data, np.array([0, 1]))[:, 0].tolist() == expected
+
+
+def test_what_follows_a_cut_off_step_in_robust_values_is_its_value_under_the_target(monkeypatch):
+    given, weigh = [], _linear._weigh_steps
+    monkeypatch.setattr(_linear, "_weigh_steps", lambda e, data, v: given.append(v) or weigh(e, data, v))
+    data = ward.simulate(40, rng=0).replace(terminated=np.arange(40) % 3 > 0)
+    more_robust_q(data, EARLIER, cal.TabularPolicy(ward.PRACTICE), gamma=0.9)
+    values, proba = linear_value(data, EARLIER, gamma=0.9).values.on(data), EARLIER.predict_proba(data.states)
+    expected = [sum(proba[i, a] * values[i, a] for a in range(3)) for i in range(data.n_steps)]
+    assert given[0] == pytest.approx(expected)
