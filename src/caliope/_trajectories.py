@@ -58,7 +58,7 @@ class Trajectories:
         False where the log was cut off before the episode ended (censored), so that a value function may
         look past the last step. Without it all are taken to have ended, and an audit asks whether they did.
     columns : mapping from name to array-like of shape (N,), optional
-        Further per-step columns, such as a severity score; ``data["sofa"]`` reads one.
+        Further per-step columns, such as a severity score; ``data["sofa"]`` reads one (or a feature).
     feature_names : sequence of str, optional
         Names of the d state columns.
     ids : array-like of shape (n,), optional
@@ -103,9 +103,7 @@ class Trajectories:
     ends_stated: bool = field(default=False, init=False)  # whether terminated was given
     cluster: NDArray[Any] | None = None  # (n,)
     ids_given: bool = field(default=False, init=False)
-    place: Int | None = field(
-        default=None, init=False
-    )  # (n,), in the file; None where that is the order here
+    place: Int | None = field(default=None, init=False)  # (n,), in the file; None where that is the order
 
     def __init__(
         self,
@@ -181,14 +179,15 @@ class Trajectories:
     @overload
     def __getitem__(self, which: int | slice | Sequence[int] | Int | Bool) -> Trajectories: ...
     def __getitem__(self, which: Any) -> Any:
-        """Trajectories by position, list, mask or slice; or one of the extra columns by name.
+        """Trajectories by position, list, mask or slice; or an extra column, or a feature of the states, by name.
 
         A slice of neighbours shares memory with the whole; a list or mask copies the rows it names.
         """
         if isinstance(which, str):
-            if which not in self.columns:
-                raise KeyError(f"no column {which!r}; there are {sorted(self.columns)}.")
-            return self.columns[which]
+            found = dict(zip(self.feature_names, self.states.T, strict=True)) | dict(self.columns)
+            if which not in found:
+                raise KeyError(f"no column or feature {which!r}; there are {', '.join(sorted(found))}.")
+            return found[which]
         chosen = as_positions(which, len(self))
         if len(chosen) == 0:
             raise ValueError("the selection is empty: it names no trajectory.")

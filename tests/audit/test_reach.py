@@ -123,6 +123,10 @@ def test_the_largest_share_comes_before_the_first_doubt():
         "with the new policy in up to 20% of the decisions, the difference from current practice is "
         "+0.20 [0.10, 0.30] (trust)"
     )
+    softened = Reach(found.shares, found.table, asked=0.25)
+    assert str(softened).startswith(
+        "with the new policy in up to 20% of the 25% of the decisions that were asked for, the difference"
+    )
     found = Reach((0.1, 0.2), rows_of((FEW,), (TOO_FEW,)))
     assert (found.largest, found.usable) == (None, 0.1)
     assert str(found).endswith("(caution)")
@@ -184,3 +188,4 @@ def test_a_mixture_ends_in_the_difference_of_the_audit(known):
     logged = data["behaviour"] if known else None
     found = cal.audit(data, target, models, regressor=q, logged=logged, n_draws=20, rng=0)
     assert found.reach.table[-1].value == pytest.approx(found.gain.value, abs=1e-12)
+    assert found.reach.asked == 0.5

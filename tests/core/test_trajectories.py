@@ -206,8 +206,13 @@ def test_a_mask_over_steps_is_refused():
 
 def test_columns_are_read_by_name_and_a_missing_one_lists_the_others():
     assert make()["sofa"].tolist() == [100, 101, 102, 103, 104, 105]
-    with pytest.raises(KeyError, match=r"no column 'age'; there are \['sofa'\]"):
-        make()["age"]
+    with pytest.raises(KeyError, match=r"no column or feature 'weight'; there are age, lactate, sofa\."):
+        make()["weight"]
+
+
+def test_a_feature_is_read_by_name_and_a_column_of_that_name_goes_first():
+    assert make()["lactate"].tolist() == [0, -1, -2, -3, -4, -5]
+    assert make(columns={"lactate": np.arange(6) + 7})["lactate"].tolist() == [7, 8, 9, 10, 11, 12]
 
 
 # -- splits and folds ---------------------------------------------------------------------------------

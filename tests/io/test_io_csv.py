@@ -189,6 +189,18 @@ def test_text_among_numbers_is_refused_with_its_row(path, monkeypatch, rows, col
         read_table(write(path, [1] * 4, **{column: [0, 1, odd, odd]}), **ROLES)
 
 
+def test_two_words_as_a_reward_are_named_with_what_to_write(path):
+    table = write(path, [1] * 4, r=["no", "yes", "no", "yes"])
+    with pytest.raises(ValueError, match=r"It holds 'no' and 'yes': write 1 for the one that counts, and 0 "):
+        read_table(table, **ROLES)
+    with pytest.raises(
+        ValueError, match=r"leave gaps empty\.$"
+    ):  # which of three, or what of a number, it cannot say
+        read_table(write(path, [1] * 4, r=["no", "yes", "maybe", "yes"]), **ROLES)
+    with pytest.raises(ValueError, match=r"leave gaps empty\.$"):
+        read_table(write(path, [1] * 4, r=["no", "1", "no", "1"]), **ROLES)
+
+
 def test_kept_dates_stay_as_they_are_written(path):
     data = read_table(write(path, [1, 1], born=["01/03/2020", "2020-01-02"]), **ROLES, keep="born")
     assert data["born"].tolist() == ["01/03/2020", "2020-01-02"]

@@ -47,10 +47,13 @@ class Reach:
         Shares of the decisions that follow the new policy, rising.
     table : Table of Estimate
         The difference from current practice at each share. The intervals hold for all shares together.
+    asked : float
+        Share of the decisions in which the new policy, as asked, follows another one (:func:`~caliope.mix`); else 1.
     """
 
     shares: tuple[float, ...]
     table: Table[Estimate]
+    asked: float = 1.0
 
     @property
     def largest(self) -> float | None:
@@ -91,9 +94,12 @@ class Reach:
         row = self.at(share)
         sign = "+" if row.value > 0 else ""
         how = "trust, under the condition above" if known and row.condition == known else row.verdict_text
+        # Of a policy softened to a fifth, all of it is still a fifth.
+        of = "" if self.asked == 1 else f"the {100 * self.asked:.3g}% of "
+        which = "" if self.asked == 1 else " that were asked for"
         return (
-            f"with the new policy in up to {share:.0%} of the decisions, the difference from current practice is "
-            f"{sign}{row.text} ({how if self.largest is not None else 'caution'})"
+            f"with the new policy in up to {share:.0%} of {of}the decisions{which}, the difference from current "
+            f"practice is {sign}{row.text} ({how if self.largest is not None else 'caution'})"
         )
 
     def to_dict(self) -> dict[str, Any]:

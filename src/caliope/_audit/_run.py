@@ -222,6 +222,8 @@ def _trace(
             widen=1.0 if basis.learnt is None else math.sqrt(2),
             rng=random_stream(prepared.inputs.seed, 7),
         )
+    if isinstance(basis.asked.target, MixWithPractice):
+        found = replace(found, asked=float(basis.asked.target.share))
     if basis.asked.worst is None:
         return found
     practice = float(basis.evidence.returns.mean())

@@ -68,11 +68,13 @@ class CsvFile:
         return point.cast(dtype, strict=False)
 
     def _of_words(self, name: str) -> str:
-        return (
-            " A column of words must hold no numbers, or be a categorical of a frame."
-            if name in self.words
-            else ""
-        )
+        if name in self.words:
+            return " A column of words must hold no numbers, or be a categorical of a frame."
+        cells = self._text().select(pl.col(name).unique()).filter(pl.col(name) != "").head(3).collect()
+        words = cells[name].sort()
+        if len(words) == 2 and words.cast(pl.Float64, strict=False).null_count() == 2:
+            return f" It holds {words[0]!r} and {words[1]!r}: write 1 for the one that counts, and 0 for the other."
+        return ""
 
     def holds_words(self, name: str) -> bool:
         """Whether the cells of a column of text are words for the most part, and not numbers."""
