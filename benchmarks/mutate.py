@@ -19,6 +19,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -39,6 +40,7 @@ EQUIVALENT = ROOT / "benchmarks" / "equivalent_mutants.toml"
 SUBJECTS = ["_evidence", "_formulas", "estimators", "_under_way", "uncertainty", "weights", "values"]
 SUBJECTS += ["calibration", "behaviour", "checks", "_audit"]
 LEFT_OUT = {"__init__", "__main__", "_torch_network", "_progress", "_about"}
+FIRST = 1.5  # seconds of the cheapest tests, which are tried before the rest
 TESTS = [f"tests/{name}" for name in ["core", "values", "calibration", "behaviour", "checks", "audit"]]
 
 
@@ -48,7 +50,7 @@ def modules(only: str) -> list[Path]:
     found += [path for name in SUBJECTS if (path := SOURCE / f"{name}.py").exists()]
     torch = find_spec("torch") is not None  # without it nothing tests these modules
     kept = [path for path in found if path.stem not in LEFT_OUT and (torch or "_torch_" not in path.stem)]
-    return [path for path in kept if only in str(path.relative_to(SOURCE))]
+    return [path for path in kept if re.search(only, str(path.relative_to(SOURCE)))]
 
 
 def sample_of(paths: list[Path], share: float) -> list[Mutant]:
@@ -110,22 +112,28 @@ class Loop:
                 self.reach[line].update([row["test"]] if "test" in row else users[row["fixture"]])
 
     def tests_of(self, mutant: Mutant) -> list[pytest.Item]:
-        """The tests that reach the lines of a mutant, cheapest first, for as many seconds as are given."""
+        """The tests that reach the lines of a mutant, for as many seconds as are given.
+
+        First those that noticed this mutant or others of its module, then the cheapest, then the rest; both in the
+        order of their files, so that the fixtures of a file are made once.
+        """
         lines = mutant.lines or [line for line in self.reach if line.startswith(mutant.users)]
         found = {
             test for line in lines for test in self.reach.get(line, ()) if not self.tests[test]["failed"]
         }
-        chosen, total, made = [], 0.0, set[str]()
+        chosen, costs, total, made = [], {}, 0.0, set[str]()
         for test in sorted(found, key=lambda test: self.cost(test, set())):
             total += self.cost(test, made)
             if total > self.given.seconds and chosen:
                 break
             chosen.append(test)
+            costs[test] = total
             made.update(self.tests[test]["shared"])
         place = {test: number for number, test in enumerate(self.items)}
-        first = self.killers.get(mutant.name)
-        by_file = sorted(chosen, key=lambda test: place[test])  # module fixtures are made once
-        return [self.items[test] for test in [*([first] if first in self.items else []), *by_file]]
+        rest = sorted(chosen, key=lambda test: (costs[test] > FIRST, place[test]))
+        known = [self.killers.get(mutant.name), *reversed(self.noticed[mutant.module])]
+        first = list(dict.fromkeys(test for test in known if test in costs))[:4]
+        return [self.items[test] for test in dict.fromkeys([*first, *rest])]
 
     def cost(self, test: str, made: set[str]) -> float:
         """Seconds of a test, with those of its fixtures that are not made yet."""
@@ -139,6 +147,7 @@ class Loop:
         done = {row["mutant"]: row for row in rows_of(self.done_file)}
         equal = equivalents()
         self.killers = {name: row["by"] for name, row in done.items() if row["result"] == "killed"}
+        self.noticed: dict[str, list[str]] = defaultdict(list)
         lives = {name for name, row in done.items() if row["result"] != "killed" and name not in equal}
         again = done.keys() if self.given.afresh else lives if self.given.again else set()
         left = [mutant for mutant in sample if mutant.name not in done or mutant.name in again]
@@ -146,6 +155,7 @@ class Loop:
         for number, mutant in enumerate(left):
             started = time.perf_counter()
             row = {"mutant": mutant.name, "module": mutant.module, "kind": mutant.kind} | self.tried(mutant)
+            self.noticed[mutant.module].append(row["by"])
             with self.done_file.open("a") as out:
                 out.write(json.dumps(row | {"line": mutant.line}) + "\n")
             took = time.perf_counter() - started
@@ -223,7 +233,7 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=12, help="Tests per mutant, in seconds without a mutant."
     )
-    parser.add_argument("--only", default="", help="A part of the path, e.g. checks/.")
+    parser.add_argument("--only", default="", help="A regular expression of the path, e.g. ^checks/.")
     parser.add_argument("--fast", action="store_true", help="Without the tests that are marked slow.")
     parser.add_argument("--again", action="store_true", help="Try the survivors once more.")
     parser.add_argument("--afresh", action="store_true", help="Try every mutant once more.")
