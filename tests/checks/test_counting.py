@@ -127,6 +127,7 @@ def weighed(level="caution"):
         changed=9,
         n=500,
         removed=0.3,
+        total=-0.3,
         mean=1.0,
         after=0.7,
     )
