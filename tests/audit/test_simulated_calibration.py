@@ -93,7 +93,7 @@ def test_known_probabilities_are_called_wrong_as_often_as_chance_has_it(name, pr
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_right_model_is_contradicted_as_often_as_chance_has_it(name, processes):
-    """B104, B105, B107 and B108 on the probabilities that decisions were drawn from, and on three times the odds of one."""
+    """B104, B105, B107, B108 on the probabilities of which decisions were drawn, and on three times the odds of one."""
     _, practice, _ = processes[name]
     times, right, wrong = 200, Counter(), 0
     for data, _ in logs(processes[name], times, seed=3):

@@ -51,6 +51,26 @@ def test_a_log_that_holds_itself_again_is_found_however_few_its_states():
     assert copies(repeat(data, [*range(60), *range(30)])) == []
 
 
+def bandit(times):
+    """Rewards that only state and action decide: six courses, each so many times."""
+    state, action, reward = np.repeat(
+        [[0, 0, 1.0], [0, 1, 0.3], [1, 0, 0.2], [1, 1, 0.6], [2, 0, 0.0], [2, 1, 0.9]], times, axis=0
+    ).T
+    return cal.Trajectories(state, action.astype(int), reward, np.arange(len(state) + 1))
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([20, 9, 7, 8, 7, 9], []),  # 60 of 6: ten times each on average
+        ([19, 9, 7, 8, 7, 9], [("issue", 53)]),
+        ([10] * 6, [("issue", 54)]),  # all equally often
+    ],
+)
+def test_a_few_courses_that_are_common_are_no_copies(times, expected):
+    assert copies(bandit(times)) == expected
+
+
 def test_one_column_that_never_repeats_is_enough():
     data, rng = draw(300, 2), np.random.default_rng(0)
     exact = data.replace(states=np.column_stack([data.states, rng.normal(size=300)]))

@@ -16,6 +16,7 @@ Keys = NDArray[np.uint64]
 _STEPS = 50_000  # of distinct trajectories, in which states are counted
 _MANY = 20  # different trajectories: so many numbers of copies are not all even by chance
 _NEVER_REPEATS = 0.95  # share of distinct values, from which a column does not repeat by chance
+_OFTEN = 10  # times on average: copies of so few are all made equally often
 _TRAJECTORIES = 20_000  # at most, whose pairs are counted
 _COLUMNS = 20  # at most, in which pairs may differ
 _NEAR_PAIRS = 20  # from which they tell how often the rest coincides
@@ -30,8 +31,10 @@ def check_copies(data: Trajectories) -> Finding | None:
     if extra == 0:
         return None
     # Each of many as often as the others, or a multiple of that: the log holds itself again.
-    whole = len(first) >= _MANY and int(np.gcd.reduce(counts)) > 1
-    if not whole and _repeat_by_chance(data, np.sort(first)):
+    equally = int(np.gcd.reduce(counts)) > 1
+    if len(first) < _MANY and not equally and len(data) >= _OFTEN * len(first):
+        return None  # a few courses, each common in its own way: states, actions and rewards of few values
+    if not (equally and len(first) >= _MANY) and _repeat_by_chance(data, np.sort(first)):
         return None
     level: Level = "issue" if extra > 0.05 * len(data) else "caution"
     return L101.finding(level, copies=extra, n=len(data))
