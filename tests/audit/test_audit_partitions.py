@@ -228,11 +228,10 @@ def test_a_part_with_another_action_than_the_sample_is_named(log, tmp_path):
     [
         ({"target": np.full((3069, 3), 1 / 3)}, "a policy or a function of the log"),
         (
-            {"target": cal.tilt(cal.practice, 1.0)}
-            if False
-            else {"target": None, "learn": LogisticRegression()},
+            {"target": None, "learn": LogisticRegression()},
             "learner",
         ),
+        ({"target": cal.tilt(cal.practice, [1, 2, 1])}, "a tilt of practice needs the log in memory"),
         ({"by": np.zeros(3069)}, "strata"),
         ({"cluster": "site"}, "open_partitions"),
         ({"logged": np.ones(3069)}, "logged must be the name of a column"),
@@ -243,6 +242,33 @@ def test_a_part_with_another_action_than_the_sample_is_named(log, tmp_path):
 def test_what_needs_the_log_in_memory_is_refused(log, tmp_path, options, says):
     with pytest.raises((TypeError, ValueError), match=says):
         audit(open_log(log, tmp_path, 1), **options)
+
+
+def test_policies_audited_on_one_preparation_get_what_each_would_get_alone(log, one_part, tmp_path):
+    source, models = open_log(log, tmp_path, 3), {"frequencies": TabularFrequencies()}
+    prepared = cal.prepare_audit(source, models, engine=Local(1), rng=0)
+    options = {k: OPTIONS[k] for k in ("regressor", "n_draws")}
+    assert_same(numbers(prepared.audit(EARLIER, **options)), one_part)
+    with pytest.raises(TypeError, match="a policy or a function of the log"):
+        prepared.audit(np.full((len(prepared.data.states), 3), 1 / 3))
+
+
+def test_several_policies_are_compared_on_all_trajectories(log, tmp_path):
+    source = open_log(log, tmp_path, 3, keep=["p"])
+    targets = {"earlier": EARLIER, "uniform": cal.UniformPolicy(3)}
+    models = {"frequencies": TabularFrequencies()}
+    found = cal.compare(source, targets, models, logged="p", engine=Local(1), **OPTIONS)
+    alone = audit(source, target=targets["uniform"], logged="p")
+    assert found.audits["uniform"].headline.value == pytest.approx(alone.headline.value, abs=1e-12)
+    assert found.table["uniform"].difference.n == 400
+    pair, gains = found.pairs.rows[0], [x.gain.value for x in found.audits.values()]
+    assert (pair.n, pair.value) == (400, pytest.approx(gains[0] - gains[1], abs=1e-12))
+
+
+def test_a_comparison_cannot_restrict_policies_in_parts(log, tmp_path):
+    targets = {"earlier": EARLIER, "uniform": cal.UniformPolicy(3)}
+    with pytest.raises(TypeError, match="restrict needs the log in memory"):
+        cal.compare(open_log(log, tmp_path, 1), targets, restrict=True, **OPTIONS)
 
 
 def test_an_engine_is_for_a_log_in_files(log):

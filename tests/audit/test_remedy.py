@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import caliope as cal
-from caliope._audit._compare import compare_behaviour
+from caliope._audit._opened import compare_behaviour
 from caliope._audit._remedy import _by_cost
 from caliope.behaviour import NeighbourPolicy, TabularFrequencies, candidate_models, fit_other_models
 from caliope.behaviour._extended import ExtendedBehaviour, Extension

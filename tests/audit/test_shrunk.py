@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
 from caliope._audit import audit
-from caliope._audit._compare import compare_behaviour
+from caliope._audit._opened import compare_behaviour
 from caliope.behaviour import TabularFrequencies, fit_behaviour
 from caliope.behaviour._recalibration import shrink_fitted
 from caliope.domains import ward

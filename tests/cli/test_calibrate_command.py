@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from caliope._audit import _compare, prepare_audit
+from caliope._audit import _compare, compare_behaviour, prepare_audit
 from caliope.behaviour import TabularFrequencies
 from caliope.cli import main
 from caliope.cli._simulate import DOMAINS
@@ -51,7 +51,7 @@ def test_the_seed_reaches_the_default_models(monkeypatch):
 
     monkeypatch.setattr(_compare, "candidate_models", candidates)
     data = ward.simulate(30, rng=0)
-    _compare.compare_behaviour(data, rng=3)
+    compare_behaviour(data, rng=3)
     prepare_audit(data, rng=4)
     assert seeds == [3, 4]
 

@@ -40,8 +40,8 @@ def write(log, folder, pieces):
     return folder
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["evaluate", *map(str, arguments)], env={"COLUMNS": "200"})
+def run(*arguments, command="evaluate"):
+    return CliRunner().invoke(main, [command, *map(str, arguments)], env={"COLUMNS": "200"})
 
 
 def answer(*arguments):
@@ -79,6 +79,85 @@ def test_a_folder_is_read_in_parts_and_how_it_is_cut_does_not_matter(log, tmp_pa
 def test_a_log_no_longer_than_the_sample_gives_the_numbers_of_one_in_memory(log, tmp_path):
     folder, rest = write(log, tmp_path / "log", 3), ["--target-columns", "p0..p2", *COLUMNS, *FAST]
     assert_same(answer(folder, *rest, "--engine", "local", "--workers", "1"), answer(folder, *rest))
+
+
+PARTS = ["--engine", "local", "--workers", "1", "--sample", "1000"]
+TARGETS = ["--target", "earlier=p0..p2", "--target", "mostly=recommended:often"]
+
+
+@pytest.fixture(scope="module")
+def advised(log):
+    return log.with_columns((pl.col("severity") // 2).clip(0, 2).alias("often"))
+
+
+def plain(found):
+    """The answer without what the machine took."""
+    if isinstance(found, dict):
+        return {k: plain(x) for k, x in found.items() if k not in ("seconds", "peak_gb", "log")}
+    return [plain(x) for x in found] if isinstance(found, list) else found
+
+
+def flat(x, path=""):
+    if isinstance(x, dict | list):
+        for k, part in x.items() if isinstance(x, dict) else enumerate(x):
+            yield from flat(part, f"{path}/{k}")
+    else:
+        yield path, x
+
+
+def assert_same_answer(one, other):
+    ours, theirs = (dict(flat(plain(x))) for x in (one, other))
+    assert ours.keys() == theirs.keys()
+    for path, value in ours.items():
+        close = pytest.approx(value, rel=1e-10, abs=1e-10) if isinstance(value, float) else value
+        assert theirs[path] == close, path
+
+
+def compared(*arguments):
+    result = run(*arguments, *TARGETS, *COLUMNS, *FAST, command="compare")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.slow
+def test_policies_are_compared_in_parts_and_how_the_log_is_cut_does_not_matter(advised, tmp_path):
+    one = compared(write(advised, tmp_path / "one", 1), *PARTS)
+    assert_same_answer(compared(write(advised, tmp_path / "four", 4), *PARTS), one)
+    assert [row["policy"] for row in one["policies"]] == ["earlier", "mostly"]
+    assert one["audits"]["earlier"]["headline"]["n"] == one["policies"][0]["value"]["n"] == 300
+    assert "A113" in {finding["code"] for finding in one["policies"][0]["difference"]["findings"]}
+    alone = run(tmp_path / "four", "--target-columns", "p0..p2", *COLUMNS, *FAST, *PARTS)
+    value = json.loads(alone.stdout)["headline"]["value"]
+    assert one["policies"][0]["value"]["value"] == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_a_comparison_on_a_log_no_longer_than_the_sample_is_that_of_one_in_memory(advised, tmp_path):
+    folder = write(advised, tmp_path / "log", 3)
+    assert_same_answer(compared(folder, "--engine", "local", "--workers", "1"), compared(folder))
+
+
+def calibrated(*arguments):
+    models = ["--models", "frequencies,logistic", "--quiet", "--json"]
+    result = run(*arguments, *COLUMNS, *models, command="calibrate")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_models_are_compared_on_the_sample_that_an_audit_would_take(log, tmp_path):
+    one = calibrated(write(log, tmp_path / "one", 1), *PARTS)
+    assert_same_answer(calibrated(write(log, tmp_path / "four", 4), *PARTS), one)
+    assert "A113" in {finding["code"] for finding in one["log"]}
+    whole = calibrated(tmp_path / "one", "--engine", "local")
+    assert_same_answer(whole, calibrated(tmp_path / "one"))
+    assert "A113" not in {finding["code"] for finding in whole["log"]}
+
+
+def test_a_comparison_in_parts_needs_policies_that_are_given(log, tmp_path):
+    learnt = ["--target", "a=p0..p2", "--target", "b=learn:own:fit", "--engine", "local"]
+    result = run(write(log, tmp_path / "log", 1), *learnt, *COLUMNS, *FAST, command="compare")
+    assert result.exit_code == 2
+    assert "a policy that is learnt needs the log in memory" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 import polars as pl
 import pytest
 
-from caliope._audit._compare import compare_behaviour
+from caliope._audit._opened import compare_behaviour
 from caliope.behaviour import TabularFrequencies, fit_behaviour
 from caliope.domains import ward
 from tests.support.report_audits import far_audit, near_audit

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from caliope._audit._about import About, as_about
-from caliope._audit._inputs import check_data, check_inputs, check_question
-from caliope._audit._partitioned import audit_partitions
-from caliope._audit._prepare import prepare_inputs
+from caliope._audit._inputs import check_question, refuse_in_parts
+from caliope._audit._opened import Models, open_log
+from caliope._audit._prepare import prepare_opened
 from caliope._audit._progress import show_stages
 from caliope._audit._result import Audit
 from caliope._audit._run import run_audit
@@ -19,14 +18,13 @@ from caliope._audit._settings import Progress, Stages
 from caliope._cache import Cache
 from caliope._trajectories import Trajectories
 from caliope.engines._jobs import Engine
-from caliope.engines._local import Local
 from caliope.io._partitions import Partitions
 
 
 def audit(
     data: Trajectories | Partitions,
     target: Any = None,
-    models: Mapping[str, Any] | Callable[[Trajectories], Mapping[str, Any]] | None = None,
+    models: Models = None,
     *,
     learn: Any = None,
     gamma: float = 1.0,
@@ -114,7 +112,6 @@ def audit(
     work : path, optional
         A folder of your own that keeps finished stages: an audit that was stopped, called again, goes on where it was.
         It holds pickles; never use one from somebody else.
-
     engine : Engine, optional
         Where the parts of a log in files are worked on: :class:`~caliope.engines.Local`, the default, or
         :class:`~caliope.engines.Dask`. The result does not depend on it.
@@ -146,20 +143,11 @@ def audit(
     ask: dict[str, Any] = {"learn": learn, "regressor": regressor, "n_draws": n_draws, "about": about}
     ask |= {"learnt_on": learnt_on, "worst": worst}
     if isinstance(data, Partitions):
-        where: dict[str, Any] = {
-            "engine": Local() if engine is None else engine,
-            "progress": progress,
-            "work": work,
-        }
-        return audit_partitions(data, target, models, prepare=prepare, ask=ask, **where)
-    if engine is not None:
-        raise TypeError(
-            "engine is for a log in files (open_partitions), and this one is in memory: leave it out."
-        )
-    check_data(data)
-    data = as_about(about).name_log(data)
-    inputs = check_inputs(data, models(data) if callable(models) else models, **prepare, work=work)
-    # Before anything is fitted: a target that cannot be evaluated is reported at once.
-    asked = check_question(inputs, target, **ask)
+        refuse_in_parts(target, learn, learnt_on)  # before the files are looked at
     with show_stages(progress) as tell:
-        return run_audit(prepare_inputs(inputs, Stages(tell)), asked, Stages(tell))
+        begin = Stages(tell)
+        names = as_about(about)
+        log = open_log(data, models, engine=engine, about=names, prepare=prepare, work=work, begin=begin)
+        # Before anything is fitted: a target that cannot be evaluated is reported at once.
+        asked = check_question(log.inputs, target, **ask)
+        return run_audit(prepare_opened(log, begin), asked, Stages(tell))

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from caliope._audit._inputs import AuditInputs, check_inputs
-from caliope._audit._progress import show_stages
+from caliope._audit._inputs import AuditInputs
 from caliope._audit._remedy import examine_practice, extend_models
-from caliope._audit._settings import Progress, Stage, Stages
+from caliope._audit._settings import Stage, Stages
 from caliope._cache import Cache
 from caliope._cells import inert
 from caliope._ragged import Int, at_actions
@@ -32,7 +30,7 @@ from caliope.checks._log import check_log
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BehaviourModels:
-    """Behaviour models of a log, fitted and compared; made by :func:`compare_behaviour`.
+    """Behaviour models of a log, fitted and compared; made by :func:`~caliope._audit._opened.compare_behaviour`.
 
     Attributes
     ----------
@@ -103,48 +101,8 @@ def _say_recalibration(model: Any) -> str:
     return f" (recalibrated: {model.calibrator_})" if changed else ""
 
 
-def compare_behaviour(
-    data: Trajectories,
-    models: Mapping[str, Any] | None = None,
-    *,
-    by: ArrayLike | None = None,
-    level: float = 0.95,
-    fit_steps: int | None = None,
-    rng: int,
-    progress: Progress | bool | None = None,
-    work: str | Path | Cache | None = None,
-) -> BehaviourModels:
-    """Check a log, and fit and compare models of its behaviour policy: the first stages of an audit.
-
-    Parameters
-    ----------
-    data : Trajectories
-        The log.
-    models, by, level, fit_steps, rng, progress, work
-        As for :func:`~caliope.audit`. The same seed gives the same models as there.
-
-    Returns
-    -------
-    BehaviourModels
-        The fitted candidates, their comparison, and what was found about the log.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from caliope.domains import ward
-    >>> found = compare_behaviour(ward.simulate(100, rng=0), {"logistic": LogisticRegression()}, rng=0)
-    >>> found.comparison.recommended
-    'logistic'
-    """
-    inputs = check_inputs(
-        data, models, gamma=1.0, logged=None, by=by, level=level, fit_steps=fit_steps, rng=rng, work=work
-    )
-    with show_stages(progress) as tell:
-        return compare_candidates(inputs, Stages(tell))
-
-
 def compare_candidates(inputs: AuditInputs, begin: Stages) -> BehaviourModels:
-    """The same with inputs that have been validated."""
+    """Check a log, and fit and compare models of its behaviour policy; of inputs that have been validated."""
     data, seed = inputs.data, inputs.seed
     with begin("checking the log"):
         findings = tuple(name_facts(finding, data) for finding in check_log(data))

@@ -78,6 +78,7 @@ class Question:
     learn: Any = None  # in place of a target
     form: str = ""  # what was given as the target, in words, where the target does not tell
     about: About = field(default_factory=About)
+    given: Any = None  # the target as it was given
 
     @property
     def text(self) -> str:
@@ -177,6 +178,9 @@ def check_question(
     about.check_named(inputs.given)
     least = as_worst(inputs.data, worst, inputs.gamma)
     inputs.cache.keyed({"of values": regressor})
+    if inputs.whole_steps is not None:
+        refuse_in_parts(target, learn, learnt_on)
+    given = target
     if (target is None) == (learn is None):
         raise TypeError(
             f"give a target policy or learn, one of the two; got {'none' if learn is None else 'both'}."
@@ -195,7 +199,28 @@ def check_question(
                 "learnt_on is answered by learn, which never sees what it is evaluated on: leave it out."
             )
         form, answer = "", answer_by_folds(inputs.data)
-    return Question(target, regressor, n_draws, answer, least, learn, form, about)
+    return Question(target, regressor, n_draws, answer, least, learn, form, about, given)
+
+
+def refuse_in_parts(target: Any, learn: Any, learnt_on: Any) -> None:
+    """Raise for a question that needs the whole log in memory."""
+    if learn is not None:
+        raise TypeError(
+            "a learner needs the log in memory: read it with read_table, or give the policy itself."
+        )
+    if isinstance(target, TiltOfPractice):
+        raise TypeError(
+            "a tilt of practice needs the log in memory: read it with read_table, or give a mixture."
+        )
+    if isinstance(target, np.ndarray | list | tuple):
+        raise TypeError(
+            "for a log in partitions the target must be a policy or a function of the log, got an array: keep its "
+            "columns, and give e.g. lambda log: np.column_stack([log['p0'], log['p1']])."
+        )
+    if not isinstance(learnt_on, str | None):
+        raise TypeError(
+            f"for a log in partitions learnt_on must be 'no' or nothing, got {type(learnt_on).__name__}."
+        )
 
 
 def choose_fit_steps(n_steps: int) -> int:

@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike
 from caliope._audit._about import About
 from caliope._audit._compare import BehaviourModels, compare_candidates, name_facts
 from caliope._audit._curve import LearningCurve, trace_curve_of
-from caliope._audit._inputs import AuditInputs, check_inputs, check_question
+from caliope._audit._inputs import AuditInputs, check_question
 from caliope._audit._levels import Recut, fit_recuts
+from caliope._audit._opened import Models, OpenedLog, open_log
 from caliope._audit._placebo import Placebo, check_underfit, fit_challenger, run_placebo
 from caliope._audit._progress import show_stages
 from caliope._audit._result import Audit
-from caliope._audit._run import run_audit
+from caliope._audit._run import Extend, run_audit
 from caliope._audit._settings import Progress, Stage, Stages
 from caliope._cache import Cache
 from caliope._ragged import Float, Int
@@ -29,6 +30,8 @@ from caliope.behaviour._models import fit_other_models
 from caliope.calibration._compare import Comparison
 from caliope.checks import Finding
 from caliope.checks._audit import check_fitted_share, check_logged
+from caliope.engines._jobs import Engine
+from caliope.io._partitions import Partitions
 
 # Steps of whole trajectories on which the negative control and other choices are tried, in a longer log.
 LOOKED_AT = 50_000
@@ -59,6 +62,8 @@ class PreparedAudit:
         What each stage took.
     curve : LearningCurve or None
         Whether fitting on more decisions would help, where models were fitted on a sample.
+    extend : callable or None
+        What makes the evidence of the whole log, where this one is a sample of one in files.
     """
 
     inputs: AuditInputs
@@ -70,6 +75,7 @@ class PreparedAudit:
     findings: tuple[Finding, ...]
     stages: tuple[Stage, ...] = ()
     curve: LearningCurve | None = None
+    extend: Extend | None = None
 
     def __repr__(self) -> str:
         return f"PreparedAudit({self.data!r}, behaviour: {self.comparison.recommended})"
@@ -163,8 +169,8 @@ class PreparedAudit:
 
 
 def prepare_audit(
-    data: Trajectories,
-    models: Mapping[str, Any] | None = None,
+    data: Trajectories | Partitions,
+    models: Models = None,
     *,
     gamma: float = 1.0,
     logged: ArrayLike | None = None,
@@ -177,6 +183,7 @@ def prepare_audit(
     rng: int,
     progress: Progress | bool | None = None,
     work: str | Path | Cache | None = None,
+    engine: Engine | None = None,
 ) -> PreparedAudit:
     """Fit and compare behaviour models and run the negative control; reusable for several target policies.
 
@@ -185,9 +192,9 @@ def prepare_audit(
 
     Parameters
     ----------
-    data : Trajectories
-        The log.
-    models, gamma, logged, by, cluster, level, fit_steps, ended, recorded_before, rng, progress, work
+    data : Trajectories or Partitions
+        The log, in memory or in files.
+    models, gamma, logged, by, cluster, level, fit_steps, ended, recorded_before, rng, progress, work, engine
         As for :func:`~caliope.audit`.
 
     Returns
@@ -208,22 +215,27 @@ def prepare_audit(
     >>> [prepared.audit(x, regressor=TabularRegressor(), n_draws=20).verdict for x in policies]
     ['caution', 'do not trust']
     """
-    inputs = check_inputs(
-        data,
-        models,
-        gamma=gamma,
-        logged=logged,
-        by=by,
-        level=level,
-        fit_steps=fit_steps,
-        ended=ended,
-        recorded_before=recorded_before,
-        rng=rng,
-        work=work,
-        cluster=cluster,
-    )
+    prepare = {
+        "gamma": gamma,
+        "logged": logged,
+        "by": by,
+        "cluster": cluster,
+        "level": level,
+        "fit_steps": fit_steps,
+        "ended": ended,
+        "recorded_before": recorded_before,
+        "rng": rng,
+    }
     with show_stages(progress) as tell:
-        return prepare_inputs(inputs, Stages(tell))
+        begin = Stages(tell)
+        opened = open_log(data, models, engine=engine, about=About(), prepare=prepare, work=work, begin=begin)
+        return prepare_opened(opened, begin)
+
+
+def prepare_opened(opened: OpenedLog, begin: Stages) -> PreparedAudit:
+    """The first half of an audit, of a log that was opened."""
+    prepared = prepare_inputs(opened.inputs, begin)
+    return replace(prepared, findings=(*prepared.findings, *opened.findings), extend=opened.extend)
 
 
 def prepare_inputs(inputs: AuditInputs, begin: Stages) -> PreparedAudit:

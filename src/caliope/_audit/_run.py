@@ -70,15 +70,13 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     return audit_with_basis(prepared, asked, begin)[0]
 
 
-def audit_with_basis(
-    prepared: PreparedAudit, asked: Question, begin: Stages, *, extend: Extend | None = None
-) -> tuple[Audit, Basis]:
+def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> tuple[Audit, Basis]:
     """The audit of a question, and what its numbers were computed from, in the fixed order of the log.
 
-    Where the log that was prepared is a sample of a larger one, ``extend`` makes the evidence of the whole of it: all
-    numbers come from that, and what needs states from the sample.
+    Where the log that was prepared is a sample of a larger one, all numbers come from the evidence of the whole of it,
+    and what needs states from the sample.
     """
-    inputs, data = prepared.inputs, prepared.data
+    inputs, data, extend = prepared.inputs, prepared.data, prepared.extend
     basis = gather_basis(prepared, asked, begin)
     whole = Whole(basis, Names(data.ids, data.place)) if extend is None else extend(prepared, basis, begin)
     asked, capped = basis.asked, whole.basis.capped
@@ -143,7 +141,7 @@ def audit_with_basis(
         settings=replace(settings, n_trajectories=len(capped), n_steps=len(capped.rewards)),
         stages=(*prepared.stages, *begin.done),
     )
-    return in_given_order(found, inputs.given), basis
+    return in_given_order(found, inputs.given), whole.basis
 
 
 @dataclass(frozen=True, eq=False)

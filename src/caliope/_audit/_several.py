@@ -24,8 +24,9 @@ from caliope._audit._comparison import (
     PolicyPairs,
     reasons_of,
 )
-from caliope._audit._inputs import AuditInputs, Question, check_data, check_inputs, check_question
-from caliope._audit._prepare import prepare_inputs
+from caliope._audit._inputs import AuditInputs, Question, check_question
+from caliope._audit._opened import Models, open_log
+from caliope._audit._prepare import prepare_opened
 from caliope._audit._progress import show_stages
 from caliope._audit._result import Audit
 from caliope._audit._run import audit_with_basis, restrict_question
@@ -39,6 +40,8 @@ from caliope._trajectories import Trajectories
 from caliope.checks import D116, L108, Finding
 from caliope.checks._audit import bias_factor, grade_capping
 from caliope.checks._counting import count_once
+from caliope.engines._jobs import Engine
+from caliope.io._partitions import Partitions
 from caliope.uncertainty._dependence import few_clusters_factor, stretch
 from caliope.uncertainty._intervals import difference, influence
 
@@ -47,9 +50,9 @@ _METHOD = "for all differences together"
 
 
 def compare(
-    data: Trajectories,
+    data: Trajectories | Partitions,
     targets: Mapping[str, Any],
-    models: Mapping[str, Any] | None = None,
+    models: Models = None,
     *,
     learn: Mapping[str, Any] | None = None,
     gamma: float = 1.0,
@@ -69,6 +72,7 @@ def compare(
     rng: int,
     progress: Progress | bool | None = None,
     work: str | Path | Cache | None = None,
+    engine: Engine | None = None,
 ) -> PolicyComparison:
     """Compare several target policies on one log: with current practice, and with each other.
 
@@ -79,8 +83,8 @@ def compare(
 
     Parameters
     ----------
-    data : Trajectories
-        The log.
+    data : Trajectories or Partitions
+        The log, in memory or in files, as for :func:`~caliope.audit`; one in files is read once per policy.
     targets : mapping from name to target
         The target policies, each as for :func:`~caliope.audit`; with ``learn`` at least two in all.
     models : mapping from name to unfitted classifier, optional
@@ -95,8 +99,9 @@ def compare(
         As for :func:`~caliope.audit`.
     restrict : bool
         Keep each policy out of regions of the states in which practice leaves no choice, as ``audit.support.restrict``
-        does. A policy that this changes is another one, and the result says so. Not with ``learn``.
-    rng, progress, work
+        does. A policy that this changes is another one, and the result says so. Not with ``learn``, nor with a log in
+        files.
+    rng, progress, work, engine
         As for :func:`~caliope.audit`.
 
     Returns
@@ -115,35 +120,23 @@ def compare(
     >>> found.best.name, found.best.corrected < found.best.difference
     ('earlier', True)
     """
-    check_data(data)
     names = as_about(about)
-    data = names.name_log(data)
     check_named(targets, learn)
-    inputs = check_inputs(
-        data,
-        models,
-        gamma=gamma,
-        logged=logged,
-        by=by,
-        level=level,
-        fit_steps=fit_steps,
-        ended=ended,
-        recorded_before=recorded_before,
-        rng=rng,
-        work=work,
-        cluster=cluster,
-    )
-    check_restrict(restrict, learn, only_taken=inputs.only_taken)
+    prepare: dict[str, Any] = {"gamma": gamma, "logged": logged, "by": by, "cluster": cluster, "level": level}
+    prepare |= {"fit_steps": fit_steps, "ended": ended, "recorded_before": recorded_before, "rng": rng}
     given = {name: {"target": x, "learn": None} for name, x in targets.items()}
     given |= {name: {"target": None, "learn": x} for name, x in (learn or {}).items()}
     common = {"regressor": regressor, "n_draws": n_draws, "worst": worst}
-    # Before anything is fitted: a policy that cannot be evaluated is reported at once.
-    asked = {
-        name: _ask(inputs, name, **each, **common, about=names, learnt_on=learnt_on)
-        for name, each in given.items()
-    }
     with show_stages(progress) as tell:
-        prepared = prepare_inputs(inputs, Stages(tell))
+        begin = Stages(tell)
+        log = open_log(data, models, engine=engine, about=names, prepare=prepare, work=work, begin=begin)
+        check_restrict(restrict, learn, log.inputs)
+        # Before anything is fitted: a policy that cannot be evaluated is reported at once.
+        asked = {
+            name: _ask(log.inputs, name, **each, **common, about=names, learnt_on=learnt_on)
+            for name, each in given.items()
+        }
+        prepared = prepare_opened(log, begin)
         found, changed = {}, {}
         for name, question in asked.items():
             begin = Stages(None if tell is None else _named(tell, name))
@@ -153,7 +146,7 @@ def compare(
                 changed[name] = audit.support.restriction
                 audit, basis = audit_with_basis(prepared, narrower, begin)
             found[name] = Candidate.of(audit, basis)
-    result = combine(found, title=names.title, rng=random_stream(inputs.seed, 9))
+    result = combine(found, title=names.title, rng=random_stream(log.inputs.seed, 9))
     return replace(result, restricted=changed)
 
 
@@ -175,11 +168,13 @@ def check_named(targets: Any, learn: Any) -> None:
         raise ValueError(f"a comparison needs two policies at the very least, got {n}: audit evaluates one.")
 
 
-def check_restrict(restrict: Any, learn: Any, *, only_taken: bool) -> None:
+def check_restrict(restrict: Any, learn: Any, inputs: AuditInputs) -> None:
     """Raise unless policies can be restricted, where that is asked for."""
     if not isinstance(restrict, bool):
         raise TypeError(f"restrict must be True or False, got {restrict!r}.")
-    if restrict and (learn or only_taken):
+    if restrict and inputs.whole_steps is not None:
+        raise TypeError("restrict needs the log in memory: read it with read_table, or leave it out.")
+    if restrict and (learn or inputs.only_taken):
         what = "policies that are given, and not learn" if learn else "behaviour probabilities of all actions"
         raise ValueError(f"restrict needs {what}: leave it out, or audit the restricted policy by itself.")
 

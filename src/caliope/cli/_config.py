@@ -286,7 +286,7 @@ LISTS = tuple(
     name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED, PROPENSITY)
 )
 IN_PARTS = tuple(name for name, setting in SETTINGS.items() if setting.group == PARTS)
-ALONE = (*TARGETS, *IN_PARTS, "require", "policy_name")  # settings of one policy, which a comparison has not
+ALONE = (*TARGETS, "require", "policy_name")  # settings of one policy, which a comparison has not
 PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, FILES, PAGE))
 
 

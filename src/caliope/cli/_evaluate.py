@@ -234,7 +234,7 @@ def _print_audit(found: Audit, *, as_json: bool) -> None:
 @click.argument("log", nargs=-1, required=True)
 @add_options(LOG)
 @WORK
-@add_options(FIT)
+@add_options(FIT, PARTS)
 @AS_JSON
 @QUIET
 def calibrate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | None, **given: Any) -> None:
@@ -260,7 +260,11 @@ def calibrate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | N
 
 
 def _compare_models(study: Study, display: Display, work: str | None, *, quiet: bool) -> BehaviourModels:
-    from caliope._audit._compare import compare_behaviour
+    if study.engine is not None:
+        from caliope.cli._parts import calibrate_in_parts
+
+        return calibrate_in_parts(study, display, work, quiet=quiet)
+    from caliope._audit._opened import compare_behaviour
     from caliope.cli._columns import read_log, strata_of
     from caliope.cli._policies import behaviour_models
 

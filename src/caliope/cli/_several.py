@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from caliope.cli._config import ABOUT, ALONE, FIT, LOG, OUTPUT, TARGET, Study, add_options
+from caliope.cli._config import ABOUT, ALONE, FIT, LOG, OUTPUT, PARTS, TARGET, Study, add_options
 from caliope.cli._console import Display, collect_warnings, echo, one_line_errors, open_report, show_progress
 from caliope.cli._evaluate import (
     AS_JSON,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from caliope._trajectories import Trajectories
     from caliope.cli._policies import Target
 
+_QUESTION = "Which of several policies would achieve most?"
 _PREPARING, _PER_POLICY = 6, 8  # stages of a log, beside one per behaviour model, and of each policy
 
 
@@ -44,7 +45,7 @@ _PREPARING, _PER_POLICY = 6, 8  # stages of a log, beside one per behaviour mode
 )
 @add_options(LOG, TARGET, ABOUT, OUTPUT, without=ALONE)
 @WORK
-@add_options(FIT)
+@add_options(FIT, PARTS)
 @AS_JSON
 @QUIET
 def compare(
@@ -95,6 +96,15 @@ def _print(found: PolicyComparison, *, as_json: bool) -> None:
 
 
 def _run(study: Study, display: Display, work: str | None, *, quiet: bool) -> PolicyComparison:
+    if study.engine is None:
+        return _run_in_memory(study, display, work, quiet=quiet)
+    from caliope.cli._parts import compare_in_parts
+
+    about = about_of(study, _QUESTION)
+    return compare_in_parts(study, display, work, quiet=quiet, about=about)
+
+
+def _run_in_memory(study: Study, display: Display, work: str | None, *, quiet: bool) -> PolicyComparison:
     from dataclasses import replace
 
     from caliope._audit._several import compare as compare_targets
@@ -121,7 +131,7 @@ def _run(study: Study, display: Display, work: str | None, *, quiet: bool) -> Po
         level=study.level,
         n_draws=study.draws,
         fit_steps=study.fit_steps,
-        about=about_of(study, study.question or "Which of several policies would achieve most?"),
+        about=about_of(study, _QUESTION),
         learnt_on=learnt_on_of(study, log.data),
         worst=study.worst,
         restrict=study.restrict,

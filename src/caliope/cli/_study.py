@@ -213,6 +213,8 @@ def _several_mistakes(values: Mapping[str, Any]) -> list[str]:
     )
     if values.get("restrict") and (learnt or _only_taken(values)):
         found.append(_RESTRICT)
+    if learnt and "engine" in values:
+        found.append("a policy that is learnt needs the log in memory: leave out engine, or learn:")
     if isinstance(given, Mapping) and len(given) < 2:
         found.append(f"a comparison needs two policies or more, as --target NAME=POLICY; got {len(given)}")
     return found

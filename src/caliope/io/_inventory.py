@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from caliope._clusters import number_clusters
 from caliope._identity import hash_names
 from caliope._ragged import Int
 from caliope.io._partitions import Partitions, Reading, Stretch
@@ -132,6 +133,11 @@ class Inventory:
     parts: tuple[Part, ...]
     n_actions: int | None
     cluster: NDArray[Any] | None
+
+    @property
+    def clusters(self) -> Int | None:
+        """Numbers of the clusters in that order, (n,)."""
+        return None if self.cluster is None else number_clusters(self.cluster[self.order])
 
     def choose(self, numbers: Int) -> Iterator[Part]:
         """The parts of some trajectories, with those alone."""

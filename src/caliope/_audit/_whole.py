@@ -1,189 +1,63 @@
-"""The audit of a log in partitions: models from a sample of its trajectories, numbers from all of them."""
+"""From the sample of a log in partitions to all of it: parts are weighed, and their columns put together."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
-from caliope._audit._about import as_about
 from caliope._audit._basis import Basis
 from caliope._audit._compare import Names, random_stream
-from caliope._audit._inputs import check_inputs, check_question, check_seed
-from caliope._audit._parts import PartColumns, PartJob, ReadRows, WeighPart, read_part, without_log
-from caliope._audit._prepare import PreparedAudit, prepare_inputs
-from caliope._audit._progress import show_stages
+from caliope._audit._parts import PartColumns, PartJob, WeighPart, without_log
 from caliope._audit._reach import SHARES, gather_shares
-from caliope._audit._result import Audit
-from caliope._audit._run import Whole, audit_with_basis, mixed_in
-from caliope._audit._settings import Progress, Stages
-from caliope._cache import Cache
-from caliope._clusters import number_clusters, sample_clusters, take_turns
+from caliope._audit._run import Whole, mixed_in
+from caliope._audit._settings import Stages
+from caliope._clusters import take_turns
 from caliope._evidence import Evidence
 from caliope._gather import settle
-from caliope._policies import Practice, TiltOfPractice
-from caliope._ragged import Float, Int, Ragged, read_only
+from caliope._policies import Practice
+from caliope._ragged import Float, Int, Ragged
 from caliope._trajectories import Trajectories
-from caliope.checks import A113
 from caliope.engines._jobs import Engine, run_job
-from caliope.io._inventory import Inventory, LookAt, take_inventory
+from caliope.io._inventory import Inventory
 from caliope.io._partitions import Partitions
 from caliope.values._defaults import AveragedValues
 from caliope.weights import clip_weights, normalise_under_way
 from caliope.weights._marginalised import regress_weights, use_regression
 from caliope.weights._regressed import WeightRegression
 
-
-def audit_partitions(
-    source: Partitions,
-    target: Any,
-    models: Mapping[str, Any] | Callable[[Trajectories], Mapping[str, Any]] | None,
-    *,
-    engine: Engine,
-    prepare: dict[str, Any],
-    ask: dict[str, Any],
-    progress: Progress | bool | None,
-    work: str | Path | Cache | None,
-) -> Audit:
-    """Audit a log in partitions.
-
-    Models are fitted to a sample of whole trajectories, on which the log is checked too, as a log in memory is. They
-    predict the other trajectories, part after part. Four columns of each stay, and all numbers come from those. The
-    sample is drawn, and every trajectory is weighed, by its id: so neither engine nor parts change the result.
-
-    Parameters
-    ----------
-    source : Partitions
-        The log.
-    target, models
-        As for :func:`~caliope.audit`.
-    engine : Engine
-        Where parts are worked on.
-    prepare, ask : dict
-        Further arguments of :func:`~caliope.audit`, for its first and second half.
-    progress, work
-        As for :func:`~caliope.audit`.
-
-    Returns
-    -------
-    Audit
-        The result, with the sample as its ``data``.
-    """
-    _refuse(target, prepare, ask)
-    seed, cache = check_seed(prepare["rng"]), Cache.of(work)
-    with show_stages(progress) as tell:
-        begin = Stages(tell)
-        with begin("looking at the files"):
-            inventory = _look(source, engine, cache)
-        with begin("reading the sample"):
-            drawn = _draw(source, inventory, prepare["fit_steps"], seed)
-            data = as_about(ask["about"]).name_log(_read_sample(source, inventory, drawn, engine))
-        column = prepare["logged"]
-        prepare |= {"logged": None if column is None else data[column]}
-        candidates = models(data) if callable(models) else models
-        inputs = check_inputs(data, candidates, **prepare, work=cache, whole_steps=source.n_steps)
-        asked = check_question(inputs, target, **ask)
-        prepared = prepare_inputs(inputs, begin)
-        if len(drawn) == len(inventory.ids):
-            return audit_with_basis(prepared, asked, Stages(tell))[0]
-        prepared = replace(prepared, findings=(*prepared.findings, _say_sampled(data, source)))
-        extend = _Extension(source, inventory, drawn, engine, target, column)
-        return audit_with_basis(prepared, asked, Stages(tell), extend=extend)[0]
-
-
-def _refuse(target: Any, prepare: Mapping[str, Any], ask: Mapping[str, Any]) -> None:
-    """Raise for what needs the whole log in memory."""
-    if ask["learn"] is not None:
-        raise TypeError(
-            "a learner needs the log in memory: read it with read_table, or give the policy itself."
-        )
-    if isinstance(target, TiltOfPractice):
-        raise TypeError(
-            "a tilt of practice needs the log in memory: read it with read_table, or give a mixture."
-        )
-    if isinstance(target, np.ndarray | list | tuple):
-        raise TypeError(
-            "for a log in partitions the target must be a policy or a function of the log, got an array: keep its "
-            "columns, and give e.g. lambda log: np.column_stack([log['p0'], log['p1']])."
-        )
-    if prepare["by"] is not None:
-        raise TypeError("strata (by) need the log in memory: read it with read_table, or leave them out.")
-    if prepare["cluster"] is not None:
-        raise TypeError("name the clusters where the log is opened: open_partitions(..., cluster=).")
-    for name, given, known in (
-        ("logged", prepare["logged"], "the name of a column of keep="),
-        ("learnt_on", ask["learnt_on"], "'no' or nothing"),
-        (
-            "ended",
-            prepare["ended"],
-            "'all' or nothing; a column belongs into open_partitions(..., terminated=)",
-        ),
-    ):
-        if given is not None and not isinstance(given, str):
-            raise TypeError(f"for a log in partitions {name} must be {known}, got {type(given).__name__}.")
-
-
-# -- the trajectories, and a sample of them --
-
-
-def _look(source: Partitions, engine: Engine, cache: Cache) -> Inventory:
-    work = cache.keyed(source.digest, repr(source.reading), "looked at")
-    found = dict(run_job(engine, LookAt(source.reading), source.stretches, work=work))
-    return take_inventory(source, [found[i] for i in range(len(source.stretches))])
-
-
-def _draw(source: Partitions, inventory: Inventory, fit_steps: int | None, seed: int) -> Int:
-    """Ranks of the trajectories of the sample, sorted: about so many decisions, or all of them."""
-    n, most = len(inventory.ids), max(source.sample, fit_steps or 0)
-    if source.n_steps <= most:
-        return np.arange(n)
-    size, rng = min(n, max(2, int(n * most / source.n_steps))), random_stream(seed, 12)
-    cluster = _clusters_of(inventory)
-    if cluster is not None:
-        return sample_clusters(cluster, size, rng)
-    return np.sort(rng.choice(n, size, replace=False))
-
-
-def _clusters_of(inventory: Inventory) -> Int | None:
-    """Numbers of the clusters in the fixed order, (n,)."""
-    return None if inventory.cluster is None else number_clusters(inventory.cluster[inventory.order])
-
-
-def _read_sample(source: Partitions, inventory: Inventory, drawn: Int, engine: Engine) -> Trajectories:
-    """The trajectories of the sample, in the fixed order."""
-    numbers = np.sort(inventory.order[drawn])
-    parts = list(inventory.choose(numbers))
-    frames = dict(run_job(engine, ReadRows(source.reading), parts, work=Cache()))
-    data = read_part(source.reading, pl.concat([frames[i] for i in range(len(parts))]), numbers)
-    if inventory.n_actions is not None and inventory.n_actions > data.n_actions and data.action_names is None:
-        data = data.replace(n_actions=inventory.n_actions)
-    object.__setattr__(data, "place", read_only(numbers))
-    return data.in_fixed_order()
-
-
-def _say_sampled(data: Trajectories, source: Partitions) -> Any:
-    return A113.finding("note", n=len(data), steps=data.n_steps, total=source.n_steps, unit=data.unit)
-
-
-# -- all trajectories --
+if TYPE_CHECKING:
+    from caliope._audit._prepare import PreparedAudit
 
 
 @dataclass(frozen=True, eq=False)
-class _Extension:
-    """From the basis of the sample to that of the whole log."""
+class Extension:
+    """From the basis of a sample to that of the whole log.
+
+    Attributes
+    ----------
+    source : Partitions
+        The log.
+    inventory : Inventory
+        Its trajectories.
+    drawn : array of int
+        Ranks of those of the sample in the fixed order.
+    engine : Engine
+        Where parts are worked on.
+    logged : str or None
+        The column with the recorded probabilities of the actions taken.
+    """
 
     source: Partitions
     inventory: Inventory
-    drawn: Int  # ranks of the trajectories of the sample
+    drawn: Int
     engine: Engine
-    target: Any
     logged: str | None
 
     def __call__(self, prepared: PreparedAudit, basis: Basis, begin: Stages) -> Whole:
@@ -208,11 +82,11 @@ class _Extension:
         names = Names(self.inventory.ids[self.inventory.order], self.inventory.order)
         return Whole(whole, names, again)
 
-    @property
+    @cached_property
     def layout(self) -> Ragged:
         """Where the steps of all trajectories lie, in the fixed order."""
         lengths = self.inventory.lengths[self.inventory.order]
-        return Ragged(np.concatenate([[0], np.cumsum(lengths)]), _clusters_of(self.inventory))
+        return Ragged(np.concatenate([[0], np.cumsum(lengths)]), self.inventory.clusters)
 
     def _weigh(
         self, prepared: PreparedAudit, basis: Basis, fits: list[WeightRegression]
@@ -231,17 +105,18 @@ class _Extension:
             self.source.reading, options={**self.source.reading.options, **self._meant(prepared.data)}
         )
         behaviour = self.logged or without_log(prepared.chosen)
+        target = basis.asked.given
         regressions = _share_models([basis.regression, *fits])
         task = WeighPart(
             reading,
             prepared.data.n_actions,
             behaviour,
-            self.target,
+            target,
             self._values(basis).without_table(),
             regressions,
         )
         told = (basis.evidence.log_ratio, basis.evidence.q, basis.evidence.v, prepared.inputs.seed)
-        work = prepared.inputs.cache.keyed(self.source.digest, repr(reading), told, _code_of(self.target))
+        work = prepared.inputs.cache.keyed(self.source.digest, repr(reading), told, _code_of(target))
         for i, columns in run_job(self.engine, task, jobs, work=work):
             yield ranks[i], columns
 
