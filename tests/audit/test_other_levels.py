@@ -60,7 +60,7 @@ def test_recommended_doses_need_a_column_for_each_action():
         RecommendedDoses(["advice", "dose"]).on(read(levels=2))
     with pytest.raises(ValueError, match="0 action columns"):
         RecommendedDoses("advice").on(read(levels=2).replace(encoder=None))
-    with pytest.raises(KeyError, match="no column 'advise'"):
+    with pytest.raises(KeyError, match="no column or feature 'advise'; there are advice"):
         RecommendedDoses("advise").on(read(levels=2))
 
 

@@ -18,6 +18,7 @@ from caliope._gather import gather, target_probabilities
 from caliope._policies import Relative
 from caliope._ragged import Float, Int
 from caliope._traits import Estimator
+from caliope._trajectories import Trajectories
 from caliope.checks import D102, W108, Finding
 from caliope.checks._estimates import examine
 from caliope.checks._tails import check_influence
@@ -104,9 +105,10 @@ def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Bas
         target_probs = target_probabilities(data, asked.target, prepared.practice)
         # An absolute target is asked once; one relative to practice is stated anew for every behaviour model.
         target = asked.target if isinstance(asked.target, Relative) else target_probs
-        models = _fit_values(prepared, asked, target_probs) if learnt is None else []
+        seen = _states_of_values(prepared, asked)
+        models = _fit_values(prepared, asked, target_probs, seen) if learnt is None else []
         fitted, *other = (
-            [(each.on(data, prepared.models.fitted_on), each.how) for each in models]
+            [(each.on(seen, prepared.models.fitted_on), each.how) for each in models]
             if learnt is None
             else [_fit_values_by_fold(prepared, asked, learnt)]
         )
@@ -194,15 +196,23 @@ def _learn(inputs: AuditInputs, asked: Question, begin: Stages) -> LearntPolicy:
         return learn_across_folds(inputs.data, asked.learn, gamma=inputs.gamma, rng=rng)
 
 
-def _fit_values(prepared: PreparedAudit, asked: Question, target_probs: Float) -> list[AveragedValues]:
+def _states_of_values(prepared: PreparedAudit, asked: Question) -> Trajectories:
+    """The log as values see it.
+
+    What practice depends on may matter for outcomes too; a regressor of the user's own expects the plain states.
+    """
+    return prepared.chosen.widen(prepared.data) if asked.regressor is None else prepared.data
+
+
+def _fit_values(
+    prepared: PreparedAudit, asked: Question, target_probs: Float, data: Trajectories
+) -> list[AveragedValues]:
     """Values of all actions under the target, by the user's regressor, or by trees and by a kernel.
 
     They are kept apart from the models.
     """
     inputs = prepared.inputs
     fitted_on, chosen = prepared.models.fitted_on, prepared.chosen
-    # What practice depends on may matter for outcomes too; a regressor of the user's own expects the plain states.
-    data = chosen.widen(inputs.data) if asked.regressor is None else inputs.data
     cache = inputs.cache.keyed(
         fitted_on, target_probs, {"of values": asked.regressor}, inputs.gamma, inputs.seed, chosen.added
     )

@@ -90,10 +90,12 @@ def _keep(work: Cache, item: Item, result: Any) -> None:
     try:
         work.put(f"part {item.number}", result)
     except OSError as error:
-        if error.errno not in _FULL:
+        # A folder says what happened in its own words, and keeps the system's error as the cause.
+        system = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        if system.errno not in _FULL:
             raise
         raise PartitionError(
-            f"{item.name}: its result could not be kept ({error.strerror}). Make room in the folder of finished work, "
+            f"{item.name}: its result could not be kept ({system.strerror}). Make room in the folder of finished work, "
             "or name another: the same command goes on from here."
         ) from error
 

@@ -83,6 +83,16 @@ class Partitions:
         Names, sizes and times of the files: what finished work is found by.
     sample : int
         Decisions on which models are fitted and the log is checked.
+
+    Examples
+    --------
+    >>> import tempfile, polars as pl
+    >>> from pathlib import Path
+    >>> log = pl.DataFrame({"user": [7, 7, 9], "age": [40, 41, 23], "offer": [0, 1, 0], "gain": [0, 1, 1]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log.write_parquet(Path(folder, "1.parquet"))
+    ...     open_partitions(folder, episode="user", action="offer", reward="gain", states=["age"]).n_steps
+    3
     """
 
     reading: Reading

@@ -37,7 +37,7 @@ _MAX_ROWS, _MAX_DOTS = 36, 300
 
 def influence_section(audit: Audit) -> Section:
     """The trajectories that move the difference most, and how few would change its sign."""
-    found, n, units = audit.influence, len(audit.evidence), audit.data.units
+    found, n, units = audit.influence, audit.settings.n_trajectories, audit.data.units
     if found.to_flip is None:
         text = (
             f"Leaving out a fifth of the {units}, those that support the present sign most, does not change which "

@@ -96,7 +96,7 @@ def _effective(w: WeightsOverTime, units: str, data: Grid) -> Any:
 
 
 def _heaviest(audit: Audit) -> Grid:
-    n, units = len(audit.evidence), audit.data.units
+    n, units = audit.settings.n_trajectories, audit.data.units
     rows = [
         {f"heaviest {units}": size, "of all": f"{size / n:.2%}", "share of the weight": f"{share:.1%}"}
         for size, share in audit.summary.heaviest.items()
