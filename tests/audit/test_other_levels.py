@@ -110,15 +110,16 @@ def test_of_two_drugs_each_is_cut_by_itself():
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("cutting", "changes"),
     [
-        read(action="drug"),
-        read(levels=2).replace(columns={}),
-        read(levels=2).replace(n_actions=7, action_names=None),
-        read(levels=2).replace(encoder=None),
+        ({"action": "drug"}, {}),
+        ({"levels": 2}, {"columns": {}}),
+        ({"levels": 2}, {"n_actions": 7, "action_names": None}),
+        ({"levels": 2}, {"encoder": None}),
     ],
 )
-def test_without_doses_behind_the_levels_there_is_nothing_to_cut(data):
+def test_without_doses_behind_the_levels_there_is_nothing_to_cut(cutting, changes):
+    data = read(**cutting).replace(**changes)
     assert cut_anew(data) == merge_levels(data) == ()
 
 
