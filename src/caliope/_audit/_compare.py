@@ -22,6 +22,7 @@ from caliope.behaviour._calibrated import CalibratedPolicy
 from caliope.behaviour._fit import FittedBehaviour, fit_behaviour
 from caliope.behaviour._models import candidate_models
 from caliope.behaviour._recalibration import shrink_fitted
+from caliope.behaviour._threads import one_blas_thread
 from caliope.calibration._compare import Comparison, compare_policies
 from caliope.calibration._result import CalibrationRow
 from caliope.checks import B110, Finding
@@ -101,6 +102,7 @@ def _say_recalibration(model: Any) -> str:
     return f" (recalibrated: {model.calibrator_})" if changed else ""
 
 
+@one_blas_thread()
 def compare_candidates(inputs: AuditInputs, begin: Stages) -> BehaviourModels:
     """Check a log, and fit and compare models of its behaviour policy; of inputs that have been validated."""
     data, seed = inputs.data, inputs.seed

@@ -16,6 +16,7 @@ from caliope._ragged import Bool, Float, Int
 from caliope._trajectories import Trajectories
 from caliope.behaviour._extended import ExtendedBehaviour
 from caliope.behaviour._fit import FittedBehaviour
+from caliope.behaviour._threads import one_blas_thread
 from caliope.io._inventory import Part
 from caliope.io._partitions import Reading
 from caliope.values._defaults import AveragedValues
@@ -95,6 +96,7 @@ class WeighPart:
     values: AveragedValues
     regressions: tuple[WeightRegression, ...]
 
+    @one_blas_thread()
     def __call__(self, job: PartJob) -> PartColumns:
         """The columns of a part."""
         data = self._read(job.part)

@@ -27,6 +27,7 @@ from caliope._ragged import Float, Int
 from caliope._trajectories import Trajectories
 from caliope.behaviour._fit import FittedBehaviour
 from caliope.behaviour._models import fit_other_models
+from caliope.behaviour._threads import one_blas_thread
 from caliope.calibration._compare import Comparison
 from caliope.checks import Finding
 from caliope.checks._audit import check_fitted_share, check_logged
@@ -238,6 +239,7 @@ def prepare_opened(opened: OpenedLog, begin: Stages) -> PreparedAudit:
     return replace(prepared, findings=(*prepared.findings, *opened.findings), extend=opened.extend)
 
 
+@one_blas_thread()
 def prepare_inputs(inputs: AuditInputs, begin: Stages) -> PreparedAudit:
     """The first half of an audit, of inputs that have been validated."""
     data, seed = inputs.data, inputs.seed

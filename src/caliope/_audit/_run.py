@@ -37,6 +37,7 @@ from caliope._recorded import recorded_support
 from caliope._results import Estimate, Table
 from caliope._support import Support, asked_of_practice, find_support
 from caliope._trajectories import Trajectories
+from caliope.behaviour._threads import one_blas_thread
 from caliope.checks import L108, Q101, W106, Finding
 from caliope.checks._audit import (
     check_fragility,
@@ -70,6 +71,7 @@ def run_audit(prepared: PreparedAudit, asked: Question, begin: Stages) -> Audit:
     return audit_with_basis(prepared, asked, begin)[0]
 
 
+@one_blas_thread()
 def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> tuple[Audit, Basis]:
     """The audit of a question, and what its numbers were computed from, in the fixed order of the log.
 

@@ -37,6 +37,7 @@ from caliope._formulas import wdr
 from caliope._ragged import Float
 from caliope._results import Estimate, Interval, Table
 from caliope._trajectories import Trajectories
+from caliope.behaviour._threads import one_blas_thread
 from caliope.checks import D116, L108, Finding
 from caliope.checks._audit import bias_factor, grade_capping
 from caliope.checks._counting import count_once
@@ -255,6 +256,7 @@ class Candidate:
 # -- all of them --
 
 
+@one_blas_thread()
 def combine(found: Mapping[str, Candidate], *, title: str = "", rng: np.random.Generator) -> PolicyComparison:
     r"""Put audits of one log side by side, with intervals that hold together.
 

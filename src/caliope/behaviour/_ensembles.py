@@ -17,7 +17,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
 from caliope._policies import action_probabilities
 from caliope._ragged import Float, Int, at_actions
@@ -32,6 +31,7 @@ from caliope.behaviour._fit import (
 from caliope.behaviour._frequencies import STRENGTHS, frequencies_of_others, score_logged
 from caliope.behaviour._neighbours import NeighbourPolicy
 from caliope.behaviour._networks import hold_out, mean_nll
+from caliope.behaviour._threads import one_blas_thread
 
 
 class PooledPolicy(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
@@ -86,7 +86,7 @@ class PooledPolicy(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
         self.classes_, codes = np.unique(actions, return_inverse=True)
         trajectory = number_groups(groups, len(x))
         fold = assign_folds(trajectory, self.folds, self.random_state)
-        with _limit_blas():
+        with one_blas_thread():
             parts = {
                 name: predict_out_of_fold(model, x, codes, trajectory, fold)
                 for name, model in self.members.items()
@@ -107,7 +107,7 @@ class PooledPolicy(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
             "pool": mean_nll(self.oof_proba_, codes)
         }
         kept = [name for name in self.members if self.weights_[name] > 0]
-        with _limit_blas():
+        with one_blas_thread():
             self.models_ = {name: fit_model(self.members[name], x, codes, trajectory) for name in kept}
         return self
 
@@ -120,11 +120,6 @@ class PooledPolicy(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
             for name, model in self.models_.items()
         ]
         return self.calibrator_(np.sum(parts, axis=0))
-
-
-def _limit_blas() -> Any:
-    """Use one thread: with matrices this small, several mostly wait for each other."""
-    return threadpool_limits(1, user_api="blas")
 
 
 def pool_weights(logged: Float, *, n_iterations: int = 300) -> Float:

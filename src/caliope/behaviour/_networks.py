@@ -12,10 +12,10 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
 from caliope._ragged import Bool, Float, Int, at_actions
 from caliope.behaviour._fit import MostLikelyAction, number_groups
+from caliope.behaviour._threads import one_blas_thread
 
 # An epoch counts as better if the held-out loss falls by more: on small problems it keeps falling slowly.
 _GAIN = 5e-4
@@ -100,8 +100,7 @@ class NetworkPolicy(MostLikelyAction, BaseEstimator):  # type: ignore[misc]
         # The last epoch that was better by _GAIN.
         clearly_better = 0
         for _ in range(self.max_epochs):
-            # With batches this small, several threads mostly wait for each other.
-            with threadpool_limits(1, user_api="blas"):
+            with one_blas_thread():
                 network.partial_fit(x[~held_out], codes[~held_out], classes=np.arange(len(self.classes_)))
             self.losses_.append(mean_nll(_predict(network, x[held_out], len(self.classes_)), codes[held_out]))
             if self.losses_[-1] < self.losses_[clearly_better] - _GAIN:
