@@ -20,12 +20,12 @@ from caliope.behaviour import (
     fit_behaviour,
     paper_models,
 )
-from caliope.behaviour._ensembles import _limit_blas
 from caliope.behaviour._extended import Extension
 from caliope.behaviour._fit import _splits_by_groups, groups_name
 from caliope.behaviour._models import fit_other_models
 from caliope.behaviour._networks import _GAIN
 from caliope.behaviour._search import _BLAS_THRESHOLD, _BlasThreshold
+from caliope.behaviour._threads import one_blas_thread
 from caliope.domains import ward
 
 
@@ -153,6 +153,6 @@ def test_more_neighbours_than_there_are_points_are_none():
 
 
 def test_small_matrices_are_multiplied_by_one_thread():
-    with _limit_blas():
+    with one_blas_thread():
         threads = {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
     assert threads == {1}
