@@ -1,6 +1,7 @@
 """Every public function and class says what it takes, what it returns, and shows an example that runs."""
 
 import inspect
+import pkgutil
 from importlib import import_module
 
 import pytest
@@ -16,6 +17,7 @@ NAMESPACES = [
     "checks",
     "clinical",
     "domains",
+    "engines",
     "estimators",
     "io",
     "plots",
@@ -30,12 +32,16 @@ WANTED = {"GL08", "SS01", "PR01", "PR02", "PR03", "RT01", "EX01"}
 
 
 def public():
-    yield from ((f"caliope.{name}", getattr(caliope, name)) for name in caliope.__all__)
-    for namespace in NAMESPACES:
-        module = import_module(f"caliope.{namespace}")
-        yield from (
-            (f"caliope.{namespace}.{name}", getattr(module, name)) for name in getattr(module, "__all__", ())
-        )
+    """Every public name of the front door, the namespaces and the domains, with what it stands for."""
+    domains = [f"domains.{name}" for name in caliope.domains.__all__]
+    for module in map(import_module, ["caliope", *(f"caliope.{name}" for name in [*NAMESPACES, *domains])]):
+        names = getattr(module, "__all__", None) or [name for name in vars(module) if is_own(module, name)]
+        yield from ((f"{module.__name__}.{name}", getattr(module, name)) for name in names)
+
+
+def is_own(module, name):
+    own = getattr(getattr(module, name), "__module__", None) == module.__name__
+    return not name.startswith("_") and (own or name.isupper())
 
 
 CALLABLES = {name: thing for name, thing in public() if inspect.isfunction(thing) or inspect.isclass(thing)}
@@ -55,6 +61,11 @@ def checks_for(thing):
     if inspect.isclass(thing) and set(inspect.signature(thing).parameters) <= fields(thing):
         return WANTED - {"PR01"}
     return WANTED
+
+
+def test_every_public_module_is_a_namespace():
+    modules = {each.name for each in pkgutil.iter_modules(caliope.__path__) if each.name[0] != "_"}
+    assert modules == {*NAMESPACES, "cli"}  # whose commands stand on a page of their own
 
 
 @pytest.mark.slow

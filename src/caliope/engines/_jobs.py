@@ -37,7 +37,19 @@ class Item:
 
 
 class Engine(Protocol):
-    """Applies a function to parts, anywhere and in any order."""
+    """Applies a function to parts, anywhere and in any order.
+
+    Examples
+    --------
+    An engine of your own, for ``caliope.audit(..., engine=)``: this one works on one part after the other.
+
+    >>> class InTurn:
+    ...     def run(self, task, items):
+    ...         for item in items:
+    ...             yield item.number, task(item.content)
+    >>> sorted(run_job(InTurn(), len, ["a", "bcd"], work=Cache()))
+    [(0, 1), (1, 3)]
+    """
 
     def run(self, task: Task, items: Sequence[Item]) -> Iterator[tuple[int, Any]]:
         """Yield the number of each part and what the function returned, as they are finished."""
