@@ -8,12 +8,14 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
-from caliope.behaviour import TabularFrequencies
+from caliope._audit import _parts
+from caliope.behaviour import NeighbourPolicy, TabularFrequencies
 from caliope.checks import A112, A113
 from caliope.domains import ward
 from caliope.engines import Dask, Local, PartitionError
 from caliope.io import open_partitions
 from caliope.values import TabularRegressor
+from caliope.values._defaults import AveragedValues
 
 EARLIER, PRACTICE = cal.TabularPolicy(ward.EARLIER), cal.TabularPolicy(ward.PRACTICE)
 COLUMNS = {"episode": "id", "time": "t", "action": "a", "reward": "r", "states": ["x"], "n_actions": 3}
@@ -242,6 +244,130 @@ def test_a_part_with_another_action_than_the_sample_is_named(log, tmp_path):
 def test_what_needs_the_log_in_memory_is_refused(log, tmp_path, options, says):
     with pytest.raises((TypeError, ValueError), match=says):
         audit(open_log(log, tmp_path, 1), **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_step", [False, True], ids=["rounds", "by step"])
+@pytest.mark.parametrize("mixed", [False, True], ids=["whole", "a share"])
+def test_values_of_actions_that_the_target_never_takes_change_nothing(
+    log, tmp_path, monkeypatch, mixed, by_step
+):
+    """A policy that takes one action in each state needs the values of that and of the logged one: 2 of 6."""
+    # Lengths are capped: values go backward in time; trees then, and the kernel otherwise.
+    frame = log.filter(pl.col("t") < 5) if by_step else log
+    source = open_log(frame, tmp_path, 2, n_actions=6)
+    target = cal.TabularPolicy(np.eye(6)[np.arange(len(ward.EARLIER)) % 3])
+    asked, seen = cal.mix(cal.practice, target, 0.3) if mixed else target, []
+    predict = AveragedValues.predict
+    monkeypatch.setattr(
+        AveragedValues, "predict", lambda self, *given: seen.append(given[2]) or predict(self, *given)
+    )
+    few = audit(source, target=asked, regressor=None)
+    assert all(x.sum(axis=1).max() == 2 for x in seen)
+    monkeypatch.setattr(_parts, "_FEW", 0.0)
+    every = audit(source, target=asked, regressor=None)
+    assert seen[-1] is None
+    assert_same(numbers(few), numbers(every))
+
+
+@pytest.mark.slow
+def test_models_of_a_sample_give_the_answer_of_models_of_all(tmp_path):
+    """Fitted on 6,000 of 38,000 decisions, or on half of them: the difference is a part of the standard error."""
+    data = ward.simulate(5000, rng=1)
+    columns = {"id": data.ids[data.layout.owner], "t": data.layout.time, "x": data.states[:, 0]}
+    frame = pl.DataFrame(columns | {"a": data.actions, "r": data.rewards})
+    models, target = {"logistic": LogisticRegression()}, cal.mix(cal.practice, EARLIER, 0.5)
+    plain = cal.audit(cal.read_table(frame, **COLUMNS), target, models, **OPTIONS)
+    found = audit(open_log(frame, tmp_path, 3, sample=6000), target=target, models=models)
+    for row, other in ((found.headline, plain.headline), (found.gain, plain.gain)):
+        error = (other.interval.high - other.interval.low) / 3.92
+        assert abs(row.value - other.value) < error
+        width = (row.interval.high - row.interval.low) / (other.interval.high - other.interval.low)
+        assert 0.8 < width < 1.25
+    assert found.headline.n == plain.headline.n == 5000
+
+
+def test_what_a_kill_left_is_taken_over_by_another_number_of_workers(log, one_part, tmp_path):
+    source, work = open_log(log, tmp_path / "log", 2, rows=400), tmp_path / "work"
+
+    class Stopping(Local):
+        """Stop after three weighed parts, as a kill would."""
+
+        def run(self, task, items):
+            for i, found in enumerate(super().run(task, items)):
+                if type(task).__name__ == "WeighPart" and i == 3:
+                    raise KeyboardInterrupt
+                yield found
+
+    with pytest.raises(KeyboardInterrupt):
+        audit(source, Stopping(1), work=work)
+    left = []
+
+    class Counting(Local):
+        def run(self, task, items):
+            left.append((type(task).__name__, len(items)))
+            return super().run(task, items)
+
+    assert_same(numbers(audit(source, Counting(2), work=work)), one_part)
+    weighed = dict(left)["WeighPart"]
+    assert weighed == len(source.stretches) - 3
+
+
+def test_another_policy_with_the_same_decisions_on_the_sample_is_weighed_anew(log, tmp_path):
+    """What is kept depends on the policy itself: it may differ where the sample does not show it."""
+    source, work = open_log(log, tmp_path / "log", 2), tmp_path / "work"
+    sampled = set(audit(source).data.ids.tolist())
+    outside = [x for x in log["id"].unique(maintain_order=True).to_list() if x not in sampled]
+    one, other = (Except(frozenset(ids)) for ids in ((), outside))
+    first = audit(source, target=one, work=work)
+    second = audit(source, target=other, work=work)
+    assert second.headline.value != first.headline.value
+    assert_same(numbers(second), numbers(audit(source, target=other)))
+
+
+class Except:
+    """The earlier policy, but for some trajectories the uniform one."""
+
+    def __init__(self, ids):
+        self.ids = ids
+
+    def on(self, data):
+        table = np.array(cal.action_probabilities(EARLIER, data.states, 3))
+        table[np.isin(data.ids[data.layout.owner], list(self.ids))] = 1 / 3
+        return table
+
+
+@pytest.mark.parametrize("odd", [0.0, 1.5, None])
+def test_a_recorded_probability_outside_the_sample_is_checked_too(log, tmp_path, odd):
+    source = open_log(log, tmp_path / "a", 2, keep=["p"])
+    sampled = set(audit(source, logged="p").data.ids.tolist())
+    first = next(x for x in log["id"].to_list() if x not in sampled)
+    wrong = log.with_columns(pl.when(pl.col("id") == first).then(odd).otherwise(pl.col("p")).alias("p"))
+    with pytest.raises(PartitionError, match=rf"0\.parquet.*logged probabilities.*trajectory {first}"):
+        audit(open_log(wrong, tmp_path / "b", 2, keep=["p"]), logged="p")
+
+
+def test_a_file_that_changes_between_two_passes_is_named(log, tmp_path):
+    source = open_log(log, tmp_path, 3)
+
+    class Changing(Local):
+        """Write other rewards into a file before parts are weighed."""
+
+        def run(self, task, items):
+            if type(task).__name__ == "WeighPart":
+                path = tmp_path / "1.parquet"
+                pl.read_parquet(path).with_columns(pl.col("r") + 1).write_parquet(path)
+            return super().run(task, items)
+
+    with pytest.raises(PartitionError, match=r"1\.parquet .*was changed after it was looked at"):
+        audit(source, Changing(1))
+
+
+@pytest.mark.slow
+def test_neighbours_that_are_equally_far_are_the_same_in_every_part(log, tmp_path):
+    models = {"neighbours": NeighbourPolicy(20, shrinkage="cv")}
+    one = numbers(audit(open_log(log, tmp_path / "a", 1), models=models))
+    assert_same(numbers(audit(open_log(log, tmp_path / "b", 3, rows=250), models=models)), one)
 
 
 def test_policies_audited_on_one_preparation_get_what_each_would_get_alone(log, one_part, tmp_path):

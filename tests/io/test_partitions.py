@@ -121,6 +121,68 @@ def test_a_file_that_was_changed_is_named(tmp_path):
         inventory_of(source)
 
 
+def test_a_file_of_as_many_rows_that_was_changed_is_named(tmp_path):
+    log = make_log()
+    source = open_partitions(write(tmp_path, cut(log, 2)), **COLUMNS)
+    parts = inventory_of(source).parts
+    cut(log.with_columns(pl.col("r") + 1), 2)[1].write_parquet(tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match=r"1\.parquet \(rows .*\) was changed after it was looked at"):
+        parts[1].rows(source.reading)
+
+
+def test_a_file_that_is_gone_is_named(tmp_path):
+    source = open_partitions(write(tmp_path, [make_log()]), **COLUMNS)
+    (tmp_path / "0.parquet").unlink()
+    with pytest.raises(RuntimeError, match=r"0\.parquet.*was changed after it was looked at"):
+        inventory_of(source)
+
+
+def same_as_whole(source, log, **options):
+    """The trajectories of all parts are those of one table."""
+    whole = read_table(log, **(COLUMNS | options))
+    found = read_all(source)[1]
+    assert found == {
+        name: (whole[i].states.tolist(), whole[i].actions.tolist(), whole[i].rewards.tolist())
+        for i, name in enumerate(whole.ids.tolist())
+    }
+
+
+def test_a_trajectory_may_lie_in_three_files_and_a_file_may_be_empty(tmp_path):
+    log = make_log(n=3, seed=2)
+    assert read_table(log, **COLUMNS).lengths.max() >= 4
+    frames = [log[i : i + 1] for i in range(len(log))]  # each row in a file of its own
+    same_as_whole(open_partitions(write(tmp_path, [frames[0], log[:0], *frames[1:]]), **COLUMNS), log)
+
+
+@pytest.mark.parametrize(
+    ("change", "together"),
+    [
+        (lambda x: x.select(x.columns[::-1]), lambda x: x),
+        (lambda x: x.with_columns(pl.col("id").cast(pl.String)), lambda x: x.cast({"id": pl.String})),
+        (lambda x: x.with_columns(pl.col("id").cast(pl.Float64)), lambda x: x.cast({"id": pl.Float64})),
+        # Int64 and UInt64 together are numbers of 128 bits, which NumPy has not: text.
+        (lambda x: x.with_columns(pl.col("id").cast(pl.UInt64)), lambda x: x.cast({"id": pl.String})),
+        (lambda x: x.with_columns(pl.col("a").cast(pl.Float32), pl.col("x").cast(pl.Float32)), None),
+    ],
+    ids=["order of columns", "ids in words", "ids with a point", "ids without a sign", "numbers"],
+)
+def test_files_may_differ_in_the_order_and_types_of_their_columns(tmp_path, change, together):
+    log = make_log().with_columns(pl.col("x").round(1).cast(pl.Float32).cast(pl.Float64))
+    first, second = cut(log, 2)  # within a trajectory, or between two
+    whole = log if together is None else together(log)
+    same_as_whole(open_partitions(write(tmp_path, [first, change(second)]), **COLUMNS), whole)
+
+
+def test_a_part_without_any_action_is_named(tmp_path):
+    log = make_log()
+    empty = log.with_columns(pl.lit(None, dtype=pl.Int64).alias("a"), pl.col("id") + 1000)
+    source = open_partitions(write(tmp_path, [log, empty]), **COLUMNS)
+    inventory = inventory_of(source)
+    assert inventory.n_actions == 3
+    with pytest.raises(ValueError, match="column 'a'"):
+        source.reading.trajectories(inventory.parts[-1].rows(source.reading))
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

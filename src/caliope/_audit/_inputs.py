@@ -321,6 +321,17 @@ def as_logged(data: Trajectories, logged: ArrayLike | None) -> tuple[Float | Non
             f"logged must hold one probability for each of the {data.n_steps} steps, or a row with those of all "
             f"{data.n_actions} actions; got shape {known.shape}."
         )
+    check_taken(data, known)
+    if (known == 1).all() and len(np.unique(data.actions)) > 1:
+        raise ValueError(
+            "every logged probability is 1 although different actions were taken: a placeholder. Leave them out: then "
+            "they are estimated."
+        )
+    return known, recorded
+
+
+def check_taken(data: Trajectories, known: Float) -> None:
+    """Raise unless the actions taken, (N,), had a probability in (0, 1]."""
     bad = np.flatnonzero(~((known > 0) & (known <= 1)))
     if len(bad):
         i = data.layout.owner[bad[0]]
@@ -329,12 +340,6 @@ def as_logged(data: Trajectories, logged: ArrayLike | None) -> tuple[Float | Non
             f"(first: {known[bad[0]]:g} in trajectory {data.ids[i]}, step {bad[0] - data.offsets[i]}). Correct them, "
             "or leave them out: then they are estimated."
         )
-    if (known == 1).all() and len(np.unique(data.actions)) > 1:
-        raise ValueError(
-            "every logged probability is 1 although different actions were taken: a placeholder. Leave them out: then "
-            "they are estimated."
-        )
-    return known, recorded
 
 
 def as_worst(data: Trajectories, worst: Any, gamma: float) -> float | None:

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from caliope._gather import weigh_steps
+from caliope._audit._inputs import check_taken
+from caliope._gather import target_probabilities, weigh_steps
 from caliope._given_policies import as_policy
 from caliope._named_policies import as_coded
-from caliope._policies import action_probabilities
+from caliope._policies import MixWithPractice, Relative, action_probabilities
 from caliope._ragged import Bool, Float, Int
 from caliope._trajectories import Trajectories
 from caliope.behaviour._extended import ExtendedBehaviour
@@ -21,6 +22,8 @@ from caliope.io._inventory import Part
 from caliope.io._partitions import Reading
 from caliope.values._defaults import AveragedValues
 from caliope.weights._regressed import WeightRegression, predict_weights
+
+_FEW = 0.5  # share of the actions up to which values are predicted for those alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +104,8 @@ class WeighPart:
         """The columns of a part."""
         data = self._read(job.part)
         behaviour = self._behaviour_on(data)
-        q = self.values.predict(data, job.turns)
-        target = as_coded(as_policy(self.target, data), data)
+        target, needed = _ask_target(as_coded(as_policy(self.target, data), data), data)
+        q = self.values.predict(data, job.turns, needed)
         log_ratio, q_taken, v = weigh_steps(data, target, behaviour, q=q)
         before = predict_weights(self.regressions, data, job.weight_turns)
         return PartColumns(data.rewards, log_ratio, q_taken, v, before, data.terminated)
@@ -123,9 +126,26 @@ class WeighPart:
 
     def _behaviour_on(self, data: Trajectories) -> Float:
         if isinstance(self.behaviour, str):
-            return np.asarray(data[self.behaviour], dtype=np.float64)
+            known = np.asarray(data[self.behaviour], dtype=np.float64)
+            check_taken(data, known)
+            return known
         wide = self.behaviour.widen(data)
         return action_probabilities(self.behaviour.model, wide.states, self.n_actions)
+
+
+def _ask_target(target: Any, data: Trajectories) -> tuple[Any, Bool | None]:
+    """The target with its probabilities, and at each step the actions whose values matter, (N, A).
+
+    These are the actions that the target may take, and the logged one; None where most are, or the target is practice.
+    """
+    mixed = isinstance(target, MixWithPractice)
+    if isinstance(target, Relative) and not mixed:
+        return target, None
+    probs = target_probabilities(data, target.policy if mixed else target)
+    needed = probs > 0
+    needed[np.arange(data.n_steps), data.actions] = True
+    asked = replace(target, policy=probs) if mixed else probs
+    return asked, (needed if needed.mean() < _FEW else None)
 
 
 def read_part(reading: Reading, rows: pl.DataFrame, numbers: Int) -> Trajectories:

@@ -8,8 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
+import cloudpickle
+import joblib
 import numpy as np
 
 from caliope._audit._basis import Basis
@@ -21,7 +24,7 @@ from caliope._audit._settings import Stages
 from caliope._clusters import take_turns
 from caliope._evidence import Evidence
 from caliope._gather import settle
-from caliope._policies import Practice
+from caliope._policies import MixWithPractice, Practice
 from caliope._ragged import Float, Int, Ragged
 from caliope._trajectories import Trajectories
 from caliope.engines._jobs import Engine, run_job
@@ -106,17 +109,18 @@ class Extension:
         )
         behaviour = self.logged or without_log(prepared.chosen)
         target = basis.asked.given
-        regressions = _share_models([basis.regression, *fits])
+        fitted = [basis.regression, *fits]
         task = WeighPart(
             reading,
             prepared.data.n_actions,
             behaviour,
             target,
             self._values(basis).without_table(),
-            regressions,
+            _share_models(fitted),
         )
-        told = (basis.evidence.log_ratio, basis.evidence.q, basis.evidence.v, prepared.inputs.seed)
-        work = prepared.inputs.cache.keyed(self.source.digest, repr(reading), told, _code_of(target))
+        e = basis.evidence
+        told = [e.log_ratio, e.q, e.v, *(each.predicted for each in fitted), prepared.inputs.seed]
+        work = prepared.inputs.cache.keyed(self.source.digest, repr(reading), told, *_identity_of(target))
         for i, columns in run_job(self.engine, task, jobs, work=work):
             yield ranks[i], columns
 
@@ -250,10 +254,22 @@ def _check_worst(worst: float | None, e: Evidence) -> None:
         )
 
 
-def _code_of(target: Any) -> str:
-    """The text of the file that a policy or function is defined in: what is kept must not outlive a change of it."""
-    named = target if hasattr(target, "__code__") else type(target)
+def _identity_of(target: Any) -> tuple[str, Any]:
+    """What a policy or function is: what is kept must not outlive a change of it that the sample does not show.
+
+    The text of the file that it is defined in, and all that it holds.
+    """
+    own = target.policy if isinstance(target, MixWithPractice) else target
+    named = own if hasattr(own, "__code__") else type(own)
     path = getattr(sys.modules.get(getattr(named, "__module__", "")), "__file__", None) or ""
+    text = ""
     with suppress(OSError):
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    return ""
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    try:
+        return text, joblib.hash(target)
+    except (PicklingError, AttributeError, TypeError):
+        pass
+    try:
+        return text, cloudpickle.dumps(target)  # a lambda, or a function inside another
+    except (PicklingError, AttributeError, TypeError):
+        return text, ""  # stays in this process

@@ -8,10 +8,10 @@ from pathlib import Path
 
 def watch(path: Path) -> Callable[[], None]:
     """What raises, called later, if the file has been written to in between."""
-    before = _stamp(path)
+    before = stamp(path)
 
     def check() -> None:
-        if _stamp(path) != before:
+        if stamp(path) != before:
             raise ValueError(
                 f"{path} changed while it was read, so that its rows may be of two versions. Let it be written to its "
                 "end, or read a copy."
@@ -20,7 +20,7 @@ def watch(path: Path) -> Callable[[], None]:
     return check
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def stamp(path: Path) -> tuple[int, int] | None:
     """Size and time of the last change; None where the file is gone."""
     try:
         found = path.stat()

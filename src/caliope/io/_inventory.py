@@ -53,9 +53,11 @@ class LookAt:
         ]
         found = rows.group_by(pl.col(episode).alias("id"), maintain_order=True).agg(*place, *label)
         lengths, first, last = (found[name].to_numpy().astype(np.int64) for name in ("n", "first", "last"))
-        largest: Any = rows[action].max() if coded else float("nan")
+        largest: Any = rows[action].max() if coded else None
         labels = found["cluster"].to_numpy() if cluster else None
-        return Seen(found["id"].to_numpy(), lengths, first, last, float(largest), labels)
+        # Without any code the column is empty, which is said when its rows are read.
+        largest = float("nan") if largest is None else float(largest)
+        return Seen(found["id"].to_numpy(), lengths, first, last, largest, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +187,7 @@ def take_inventory(partitions: Partitions, seen: Sequence[Seen]) -> Inventory:
         numbers = np.arange(begun[k], begun[k + 1])
         if len(numbers):
             parts.append(Part(stretch, numbers, ids[inside], others))
-    largest = max(each.largest for each in seen)
+    largest = np.fmax.reduce([each.largest for each in seen])
     labels = [each.cluster for each in seen if each.cluster is not None]
     n_actions = None if np.isnan(largest) else int(largest) + 1
     cluster = np.concatenate(labels)[first] if labels else None

@@ -12,6 +12,7 @@ import polars as pl
 
 from caliope._trajectories import Trajectories
 from caliope.io._columns import Roles, as_names, check_present, check_roles, check_types
+from caliope.io._intact import stamp
 from caliope.io._source import find_files, open_source
 from caliope.io._table import read_table
 
@@ -20,11 +21,20 @@ SAMPLE = 200_000  # decisions that are looked at whole
 
 
 class Stretch(NamedTuple):
-    """Some rows of a file."""
+    """Some rows of a file, with its size and time when the log was opened."""
 
     path: str
     start: int
     rows: int
+    stamp: tuple[int, int] | None = None
+
+    def check_unchanged(self) -> None:
+        """Raise if the file is another one now."""
+        if stamp(Path(self.path)) != self.stamp:
+            raise ValueError(
+                f"{self} was changed after it was looked at, so that numbers would be of two versions. Start again "
+                "when it is written to its end. Where workers have copies of the files, copy them with their times."
+            )
 
     def __str__(self) -> str:
         return f"{self.path} (rows {self.start} to {self.start + self.rows - 1})"
@@ -57,11 +67,12 @@ class Reading:
         """Rows of a stretch, as their types are in all files together."""
         names = list(self.schema) if columns is None else list(columns)
         query = pl.scan_parquet(stretch.path, glob=False, hive_partitioning=False)
-        found = query.select(names).slice(stretch.start, stretch.rows).collect()
-        if found.height != stretch.rows:
-            raise ValueError(
-                f"{stretch} holds {found.height} rows now: the file was changed after it was looked at."
-            )
+        try:
+            found = query.select(names).slice(stretch.start, stretch.rows).collect()
+        except (pl.exceptions.PolarsError, OSError):
+            stretch.check_unchanged()
+            raise
+        stretch.check_unchanged()
         return found.cast({name: self.schema[name] for name in names})
 
     def trajectories(self, rows: pl.DataFrame) -> Trajectories:
@@ -182,20 +193,20 @@ def open_partitions(
     types = open_source([str(path) for path in paths], roles).columns
     check_present(roles, types)
     check_types(roles, types)
-    stretches = tuple(_cut(paths, rows))
+    stamps = {str(path): stamp(path) for path in paths}  # before they are looked at
+    stretches = tuple(_cut(paths, rows, stamps))
     if not stretches:
         raise ValueError("the files have no rows.")
     reading = Reading({"episode": episode, **options}, _common_types(paths, roles), unit)
-    stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    return Partitions(reading, stretches, (*stats, rows), sample)
+    return Partitions(reading, stretches, (*stamps.items(), rows), sample)
 
 
-def _cut(paths: Sequence[Path], rows: int) -> Iterator[Stretch]:
+def _cut(paths: Sequence[Path], rows: int, stamps: Mapping[str, Any]) -> Iterator[Stretch]:
     for path in paths:
         total = pl.scan_parquet(path, glob=False, hive_partitioning=False).select(pl.len()).collect().item()
         pieces = -(-total // rows)
         ends = [total * k // pieces for k in range(pieces + 1)] if pieces else []
-        yield from (Stretch(str(path), a, b - a) for a, b in pairwise(ends))
+        yield from (Stretch(str(path), a, b - a, stamps[str(path)]) for a, b in pairwise(ends))
 
 
 def _common_types(paths: Sequence[Path], roles: Roles) -> dict[str, Any]:
@@ -204,4 +215,9 @@ def _common_types(paths: Sequence[Path], roles: Roles) -> dict[str, Any]:
     empty = [
         pl.scan_parquet(x, glob=False, hive_partitioning=False).select(names).head(0).collect() for x in paths
     ]
-    return dict(pl.concat(empty, how="vertical_relaxed").schema)
+    types = dict(pl.concat(empty, how="vertical_relaxed").schema)
+    # Names that are numbers of 128 bits are text in NumPy, as in read_table.
+    wide = [
+        x for x in (roles.episode, roles.cluster) if x is not None and types[x] in (pl.Int128, pl.UInt128)
+    ]
+    return types | dict.fromkeys(wide, pl.String())

@@ -52,16 +52,17 @@ class TimeIndexedQ:
             raise ValueError(f"there are models for the steps 0 to {len(self.models) - 1}, not for {t}.")
         return self.models[t].predict(np.asarray(states))
 
-    def on(self, data: Trajectories) -> Float:
+    def on(self, data: Trajectories, needed: Bool | None = None) -> Float:
         """Return the values of all actions at every step of a log, (N, A), for ``gather(..., q=self)``.
 
-        Steps later than all fitted ones use the last model.
+        Steps later than all fitted ones use the last model. Where it is said which are ``needed``, others may be
+        anything finite.
         """
         table = np.empty((data.n_steps, data.n_actions))
         time = np.minimum(data.layout.time, len(self.models) - 1)
         for t in range(int(time.max()) + 1):
             rows = np.flatnonzero(time == t)
-            table[rows] = self.q_all(data.states[rows], t)
+            table[rows] = self.models[t].predict(data.states[rows], None if needed is None else needed[rows])
         return table
 
     def notes_for(self, data: Trajectories) -> tuple[Finding, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from caliope._cache import Cache
 from caliope._clusters import take_turns
-from caliope._ragged import Float, Int, read_only
+from caliope._ragged import Bool, Float, Int, read_only
 from caliope._trajectories import Trajectories
 from caliope.values._by_time import TimeIndexedQ, fitted_q_by_time
 from caliope.values._crossfit import CrossFittedQ, cross_fitted_q, cross_fitted_q_by_time
@@ -89,15 +89,21 @@ class AveragedValues:
         pairs = zip(self.models, self.fold, strict=True)
         return np.stack([take_turns(n, len(x), fold, fitted_unit, unit) for x, fold in pairs], axis=1)
 
-    def predict(self, data: Trajectories, turns: Int) -> Float:
-        """Values at every step of new trajectories, (N, A), by the models whose turn it is."""
+    def predict(self, data: Trajectories, turns: Int, needed: Bool | None = None) -> Float:
+        """Values at every step of new trajectories, (N, A), by the models whose turn it is.
+
+        Where it is said which are ``needed``, (N, A), others may be anything finite: most targets choose among few of
+        many actions.
+        """
         seen = add_step(data) if self.with_step else data
         table = np.zeros((data.n_steps, data.n_actions))
         for models, turn in zip(self.models, turns.T, strict=True):
             for j, model in enumerate(models):
                 own = np.flatnonzero(turn == j)
                 if len(own):
-                    table[data.layout.rows_of(own)] += model.on(seen[own]) / len(self.models)
+                    rows = data.layout.rows_of(own)
+                    wanted = () if needed is None else (needed[rows],)
+                    table[rows] += model.on(seen[own], *wanted) / len(self.models)
         return table
 
 

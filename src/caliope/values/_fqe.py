@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from caliope._cache import Cache
 from caliope._gather import target_probabilities
 from caliope._policies import Policy, action_probabilities
-from caliope._ragged import Float, Int, at_actions
+from caliope._ragged import Bool, Float, Int, at_actions
 from caliope._trajectories import Trajectories
 from caliope._validation import check_gamma
 from caliope.checks import V102, V103, V104, Finding
@@ -122,9 +122,12 @@ class FittedQ:
         table = self.q_all(states)
         return (action_probabilities(self.target, np.asarray(states), table.shape[1]) * table).sum(axis=1)
 
-    def on(self, data: Trajectories) -> Float:
-        """Return the values of all actions at every step of a log, (N, A), for ``gather(..., q=self)``."""
-        return self.q_all(data.states)
+    def on(self, data: Trajectories, needed: Bool | None = None) -> Float:
+        """Return the values of all actions at every step of a log, (N, A), for ``gather(..., q=self)``.
+
+        Where it is said which are ``needed``, others may be anything finite.
+        """
+        return self.model.predict(data.states, needed)
 
     def greedy(self) -> BestAction:
         """Return the policy that takes the action of the largest value in each state."""

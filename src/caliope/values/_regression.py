@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from caliope._ragged import Float, Int
+from caliope._ragged import Bool, Float, Int
 from caliope._trajectories import Trajectories
 
 # Features looked at for every split of the default regressor.
@@ -32,8 +32,13 @@ class ActionAsFeature:
         x = np.concatenate([states, np.eye(self.n_actions, dtype=states.dtype)[actions]], axis=1)
         return ActionAsFeature(clone(self.regressor).fit(x, targets), self.n_actions)
 
-    def predict(self, states: Float) -> Float:
-        """Predict the values of all actions, (N, A): every state with every action, in few calls."""
+    def predict(self, states: Float, needed: Bool | None = None) -> Float:
+        """Predict the values of all actions, (N, A): every state with every action, in few calls.
+
+        Where it is said which are ``needed``, (N, A), others are 0, or predicted too where that costs nothing.
+        """
+        if needed is not None and not hasattr(self.regressor, "predict_actions"):
+            return self._predict_needed(states, needed)
         if hasattr(self.regressor, "predict_actions"):
             return np.asarray(self.regressor.predict_actions(states, self.n_actions), dtype=np.float64)
         out = np.empty((len(states), self.n_actions))
@@ -44,6 +49,17 @@ class ActionAsFeature:
             actions = np.tile(np.eye(self.n_actions, dtype=states.dtype), (len(part), 1))
             x = np.concatenate([np.repeat(part, self.n_actions, axis=0), actions], axis=1)
             out[start : start + chunk] = _predict_column(self.regressor, x).reshape(len(part), self.n_actions)
+        return out
+
+    def _predict_needed(self, states: Float, needed: Bool) -> Float:
+        out, indicator = np.zeros(needed.shape), np.eye(self.n_actions, dtype=states.dtype)
+        rows, actions = np.nonzero(needed)
+        chunk = max(1, _ENTRIES // (states.shape[1] + self.n_actions))
+        for start in range(0, len(rows), chunk):
+            at = rows[start : start + chunk], actions[start : start + chunk]
+            out[at] = _predict_column(
+                self.regressor, np.concatenate([states[at[0]], indicator[at[1]]], axis=1)
+            )
         return out
 
 
@@ -67,12 +83,13 @@ class ModelPerAction:
             models.append(clone(self.regressor).fit(states[rows], targets[rows]) if len(rows) else None)
         return ModelPerAction(self.regressor, self.n_actions, tuple(models), float(targets.mean()))
 
-    def predict(self, states: Float) -> Float:
-        """Predict the values of all actions, (N, A)."""
+    def predict(self, states: Float, needed: Bool | None = None) -> Float:
+        """Predict the values of all actions, (N, A); where it is said which are ``needed``, others are the mean."""
         out = np.full((len(states), self.n_actions), self.default)
         for a, model in enumerate(self.fitted):
-            if model is not None:
-                out[:, a] = _predict_column(model, states)
+            own = slice(None) if needed is None else np.flatnonzero(needed[:, a])
+            if model is not None and len(out[own]):
+                out[own, a] = _predict_column(model, states[own])
         return out
 
 
