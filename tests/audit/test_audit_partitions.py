@@ -185,7 +185,10 @@ def test_a_function_of_the_log_is_a_target(log, tmp_path):
 
 
 @pytest.mark.slow
-def test_models_of_the_past_see_the_past_in_every_part(log, tmp_path):
+@pytest.mark.parametrize(
+    "regressor", [TabularRegressor(), None], ids=["own values", "values of the past too"]
+)
+def test_models_of_the_past_see_the_past_in_every_part(tmp_path, regressor):
     """Practice repeats its last action: the remedy adds the past, also where a part begins."""
     rng = np.random.default_rng(5)
     n, steps = 300, 8
@@ -204,8 +207,9 @@ def test_models_of_the_past_see_the_past_in_every_part(log, tmp_path):
     )
     models, options = {"logistic": LogisticRegression(max_iter=500)}, {"n_actions": 2}
     target = cal.UniformPolicy(2)
-    one = audit(open_log(frame, tmp_path / "a", 1, **options), target=target, models=models)
-    several = audit(open_log(frame, tmp_path / "b", 4, rows=333, **options), target=target, models=models)
+    asked = {"target": target, "models": models, "regressor": regressor}
+    one = audit(open_log(frame, tmp_path / "a", 1, **options), **asked)
+    several = audit(open_log(frame, tmp_path / "b", 4, rows=333, **options), **asked)
     assert "history" in one.comparison.recommended
     assert_same(numbers(several), numbers(one))
 

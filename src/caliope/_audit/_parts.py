@@ -82,30 +82,37 @@ class WeighPart:
         How rows become trajectories.
     n_actions : int
         Number of actions of the whole log.
-    behaviour : FittedBehaviour or str
-        The behaviour model, or the column with the recorded probabilities of the actions taken.
+    behaviour : FittedBehaviour
+        The behaviour model.
+    logged : str or None
+        The column with the recorded probabilities of the actions taken, which are used instead of the model.
     target : Any
         The target, as it was given.
     values : AveragedValues
         The models of the values.
+    values_see_all : bool
+        Whether these see what the behaviour model sees beside the states, such as the past.
     regressions : tuple of WeightRegression
         The models of the weights, one per target.
     """
 
     reading: Reading
     n_actions: int
-    behaviour: FittedBehaviour | str
+    behaviour: FittedBehaviour
+    logged: str | None
     target: Any
     values: AveragedValues
+    values_see_all: bool
     regressions: tuple[WeightRegression, ...]
 
     @one_blas_thread()
     def __call__(self, job: PartJob) -> PartColumns:
         """The columns of a part."""
         data = self._read(job.part)
-        behaviour = self._behaviour_on(data)
+        wide = self.behaviour.widen(data)
+        behaviour = self._behaviour_on(data, wide)
         target, needed = _ask_target(as_coded(as_policy(self.target, data), data), data)
-        q = self.values.predict(data, job.turns, needed)
+        q = self.values.predict(wide if self.values_see_all else data, job.turns, needed)
         log_ratio, q_taken, v = weigh_steps(data, target, behaviour, q=q)
         before = predict_weights(self.regressions, data, job.weight_turns)
         return PartColumns(data.rewards, log_ratio, q_taken, v, before, data.terminated)
@@ -124,12 +131,11 @@ class WeighPart:
             )
         return data if data.n_actions == self.n_actions else data.replace(n_actions=self.n_actions)
 
-    def _behaviour_on(self, data: Trajectories) -> Float:
-        if isinstance(self.behaviour, str):
-            known = np.asarray(data[self.behaviour], dtype=np.float64)
+    def _behaviour_on(self, data: Trajectories, wide: Trajectories) -> Float:
+        if self.logged is not None:
+            known = np.asarray(data[self.logged], dtype=np.float64)
             check_taken(data, known)
             return known
-        wide = self.behaviour.widen(data)
         return action_probabilities(self.behaviour.model, wide.states, self.n_actions)
 
 

@@ -107,15 +107,16 @@ class Extension:
         reading = replace(
             self.source.reading, options={**self.source.reading.options, **self._meant(prepared.data)}
         )
-        behaviour = self.logged or without_log(prepared.chosen)
         target = basis.asked.given
         fitted = [basis.regression, *fits]
         task = WeighPart(
             reading,
             prepared.data.n_actions,
-            behaviour,
+            without_log(prepared.chosen),
+            self.logged,
             target,
             self._values(basis).without_table(),
+            basis.asked.regressor is None,
             _share_models(fitted),
         )
         e = basis.evidence
