@@ -146,6 +146,87 @@ def test_a_file_with_a_strange_type_is_refused_by_name(tmp_path):
         load_model(forged, trees=True)
 
 
+def rewritten(path, change, *, more=()):
+    """The file again, each part of it changed (left out where that gives None), and others beside them."""
+    with ZipFile(path) as old:
+        parts = [(name, change(name, old.read(name))) for name in old.namelist()]
+    with ZipFile(path, "w") as new:
+        for name, content in [*parts, *more]:
+            if content is not None:
+                new.writestr(name, content)
+
+
+def as_array(content):
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([content], dtype=object), allow_pickle=True)
+    return buffer.getvalue()
+
+
+SCHEMAS = {"no JSON": b"{", "a list": b"[]", "empty": b"{}"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(lambda n, c, s=s: s if n == "schema.json" else c for s in SCHEMAS.values()),
+        lambda n, c: None if n.endswith(".npy") else c,
+        lambda n, c: c.replace(b'"file": "', b'"file": "../../') if n == "schema.json" else c,
+    ],
+    ids=[*SCHEMAS, "without arrays", "arrays outside"],
+)
+def test_a_model_that_was_tampered_with_is_one_clear_line(change, tmp_path):
+    path = tmp_path / "model.skops"
+    save_model(GaussianNB().fit(X, Y), path)
+    rewritten(path, change)
+    with pytest.raises(
+        ValueError, match=r"model\.skops cannot be read \(.*\): it is damaged, or was written with"
+    ):
+        load_model(path)
+
+
+@pytest.mark.parametrize("as_part", [pickle.dumps, as_array], ids=["pickle", "array of objects"])
+def test_a_pickle_inside_a_model_is_not_opened(as_part, tmp_path):
+    mark, path = tmp_path / "mark", tmp_path / "model.skops"
+    save_model(GaussianNB().fit(X, Y), path)
+    rewritten(path, lambda n, c: as_part(Bomb(str(mark))) if n.endswith(".npy") else c)
+    with pytest.raises(ValueError, match=r"cannot be read .*pickle"):
+        load_model(path)
+    assert not mark.exists()
+
+
+def probabilities_or_error(path):
+    try:
+        return load_model(path).predict_proba(X)
+    except ValueError as error:
+        return str(error)
+
+
+def test_no_bit_of_a_model_changes_unnoticed(tmp_path):
+    """Every part of the file has its checksum; what is read none the less, such as dates, changes no number."""
+    path, model = tmp_path / "model.skops", GaussianNB().fit(X, Y)
+    save_model(model, path)
+    whole, refused = path.read_bytes(), 0
+    for at in np.random.default_rng(0).integers(len(whole), size=60):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+        came = probabilities_or_error(path)
+        refused += isinstance(came, str)
+        assert (
+            "model.skops" in came if isinstance(came, str) else np.array_equal(came, model.predict_proba(X))
+        )
+    assert refused > 40
+
+
+def test_nothing_is_written_where_names_inside_a_model_point(tmp_path):
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    save_model(GaussianNB().fit(X, Y), folder / "model.skops")
+    rewritten(
+        folder / "model.skops", lambda n, c: c, more=[("../../evil", b"x"), (str(tmp_path / "evil"), b"x")]
+    )
+    load_model(folder / "model.skops")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "model.skops"]
+
+
 def square(x):
     return x**2
 

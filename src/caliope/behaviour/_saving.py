@@ -145,6 +145,8 @@ def load_model(path: str | Path, *, trees: bool = False) -> Any:
     ------
     UntrustedModelError
         If the file is not a skops file, such as a pickle, or contains a type that is not on the list.
+    ValueError
+        If the file is damaged.
 
     Examples
     --------
@@ -156,8 +158,21 @@ def load_model(path: str | Path, *, trees: bool = False) -> Any:
     ...     print(load_model(Path(folder) / "model.skops"))
     TabularFrequencies(shrinkage=1.0)
     """
-    skops = _skops()
-    content = Path(path).read_bytes()
+    skops, content = _skops(), Path(path).read_bytes()
+    try:
+        _check_types(skops, content, path, trees=trees)
+        return skops.loads(content, trusted=[*TRUSTED, *(TREES if trees else ())])
+    except UntrustedModelError:
+        raise
+    except Exception as error:  # whatever a file that was tampered with makes of the reader
+        raise ValueError(
+            f"{path} cannot be read ({type(error).__name__}: {error}): it is damaged, or was written with other "
+            "versions of scikit-learn and skops. Copy it again, or fit the model again and save it with save_model."
+        ) from error
+
+
+def _check_types(skops: Any, content: bytes, path: str | Path, *, trees: bool) -> None:
+    """Raise unless every type in a file may be loaded; nothing is loaded for that."""
     if not is_zipfile(io.BytesIO(content)) or "schema.json" not in ZipFile(io.BytesIO(content)).namelist():
         raise UntrustedModelError(
             f"{path} was not written by save_model, and has not been opened. Opening a pickle, joblib or torch file "
@@ -176,7 +191,6 @@ def load_model(path: str | Path, *, trees: bool = False) -> Any:
             f"{path} contains decision trees, and a forged tree can crash the process. Nothing was loaded. If you "
             "wrote the file yourself, load it with trees=True; never load models from untrusted sources."
         )
-    return skops.loads(content, trusted=[*TRUSTED, *(TREES if trees else ())])
 
 
 def _list_untrusted(types: Iterable[str], allowed: tuple[str, ...]) -> list[str]:
