@@ -328,7 +328,7 @@ DAMAGES = (
     Damage("rewards as booleans", _cast(("alive",), (pl.Boolean,)), "same"),
     Damage("wide numbers", _cast((*WHOLE, "patient", "hour"), (pl.Int128, pl.UInt64)), "any"),
     Damage("lossy types", _cast(NUMBERS, (pl.Int8, pl.UInt8, pl.Float32, pl.Boolean, pl.Date, pl.String)), "right"),
-    Damage("other ids", _ids, "same"),
+    Damage("other ids", _ids, "reordered"),
     Damage("ids of 32 bits", _cast(("patient",), (pl.Int32, pl.UInt16, pl.UInt32, pl.Float64, pl.Float32)), "same"),
     Damage("other times", _times, "same"),
     Damage("times as durations", _on_frame(_durations), "same"),
