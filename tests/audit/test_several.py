@@ -358,6 +358,44 @@ def test_the_page_and_its_json(found, tmp_path):
         found.write_html(tmp_path / "page.txt")
 
 
+def test_the_first_screen_of_the_page_asks_and_answers(found):
+    text = cal.report.comparison_html(found)
+    first = text[: text.index('id="table"')]
+    best = found.best.name
+    assert "The question: Which of 3 policies would achieve most, and more than current practice?" in first
+    assert found.table[best].difference.condition in first
+    assert first.index("The question:") < first.index("Best of the 2") < first.index("<svg")
+    assert f"mean of {len(found.audits[best].data)} patients" in first
+    assert f"{best}: difference" in first
+    assert "on the same patients, so that" in text
+
+
+def test_strata_of_all_policies_are_printed_and_on_the_page(data):
+    """They were computed and stood in the JSON alone."""
+    by = np.where(np.repeat(np.arange(300) < 280, data.lengths), "most", "few")
+    targets = {name: TARGETS[name] for name in ("earlier", "fewer")}
+    options = {"regressor": TabularRegressor(), "n_draws": 20, "rng": 0}
+    found = cal.compare(data, targets, MODELS, by=by, **options, **ANSWERS)
+    strata = {name: audit.subgroups for name, audit in found.audits.items()}
+    assert [(row.policy, row.name) for row in found.strata] == [("earlier", "most"), ("fewer", "most")]
+    assert [row.difference for row in found.strata] == [s.table[0].difference for s in strata.values()]
+    said = f"fewer: {strata['fewer'].few_text}"
+    assert "few (" in said
+    for text in (str(found), cal.report.comparison_html(found)):
+        assert (
+            "the intervals of one policy hold together, those of several do not".casefold() in text.casefold()
+        )
+        assert said in text
+        assert strata["earlier"].table[0].difference.interval_text in text
+    assert found.strata.to_frame()["policy"].to_list() == ["earlier", "fewer"]
+
+
+def test_a_comparison_without_strata_is_silent_about_them(found):
+    assert len(found.strata) == 0
+    assert found.strata.lines() == []
+    assert "stratum" not in cal.report.comparison_html(found)
+
+
 def test_names_are_escaped_on_the_page(found):
     name = "<script>alert(1)</script>"
     rows = tuple(

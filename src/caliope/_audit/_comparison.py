@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from caliope._audit._reach import Reach
 from caliope._audit._result import Audit
+from caliope._audit._subgroups import PolicyStrata, several_subgroups
 from caliope._audit._written import Reported
 from caliope._cells import inert
 from caliope._conditions import CONDITIONAL
@@ -313,7 +314,12 @@ class PolicyComparison(Reported):
         parts += [textwrap.fill(line, 118, subsequent_indent="  ") for line in self.restrictions()]
         if len(self.pairs):
             parts += ["", "Differences between policies:", self.pairs.grid()]
-        return "\n".join([*parts, *told_lines(self.reasons())])
+        return "\n".join([*parts, *self.strata.lines(), *told_lines(self.reasons())])
+
+    @property
+    def strata(self) -> PolicyStrata:
+        """Values and differences by policy and stratum, where ``by`` was given; those of one policy hold together."""
+        return several_subgroups({name: audit.subgroups for name, audit in self.audits.items()})
 
     def restrictions(self) -> list[str]:
         """What was restricted, a line per policy."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from html import escape
 from typing import Any
 
@@ -119,6 +119,25 @@ class Subgroup:
         }
 
 
+@dataclass(frozen=True, repr=False)
+class PolicyStratum(Subgroup):
+    """One stratum under one of several policies."""
+
+    policy: str = ""
+
+    def cells(self) -> dict[str, str]:
+        """What a printed table shows of this row."""
+        return {"policy": self.policy} | super().cells()
+
+    def record(self) -> dict[str, Any]:
+        """What a data frame shows of this row."""
+        return {"policy": self.policy} | super().record()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        return {"policy": self.policy} | super().to_dict()
+
+
 @dataclass(frozen=True)
 class TooFew:
     """A stratum that cannot be evaluated: it has too few effective trajectories."""
@@ -185,6 +204,39 @@ class Subgroups:
             "too_few": [each.to_dict() for each in self.few],
             "critical_value": finite(self.critical),
         }
+
+
+@dataclass(frozen=True, repr=False)
+class PolicyStrata(Table[PolicyStratum]):
+    """The strata of several policies.
+
+    Attributes
+    ----------
+    rows, title
+        As of any table.
+    few : tuple of str
+        By policy, the strata that are not shown.
+    """
+
+    few: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The strata as printed lines; none without them."""
+        head = "By stratum of the first decision; the intervals of one policy hold together, those of several do not:"
+        shown = [self.grid()] if len(self) else []
+        return ["", head, *shown, *self.few] if shown or self.few else []
+
+
+def several_subgroups(found: Mapping[str, Subgroups | None]) -> PolicyStrata:
+    """The strata of several policies in one table; empty without strata."""
+    given = {policy: strata for policy, strata in found.items() if strata is not None}
+    rows = tuple(
+        PolicyStratum(**{each.name: getattr(row, each.name) for each in fields(row)}, policy=policy)
+        for policy, strata in given.items()
+        for row in strata.table
+    )
+    few = tuple(f"{policy}: {strata.few_text}" for policy, strata in given.items() if strata.few)
+    return PolicyStrata(rows, "By policy and stratum of the first decision", few)
 
 
 def estimate_subgroups(

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from caliope import plots
+from caliope._audit._about import About
 from caliope._audit._comparison import PolicyComparison
+from caliope._audit._result import Audit
 from caliope._results import Estimate, percent
 from caliope.checks._registry import Verdict
 from caliope.plots._figures import label_text
@@ -31,6 +33,7 @@ from caliope.report._numbers import numbers_json, versions
 from caliope.report._page import render, write_whole
 from caliope.report._sensitivity import codes_section
 from caliope.report._stored import Page
+from caliope.report._verdict import TITLES
 
 _TITLES: Mapping[Verdict, str] = {
     "trust": "{best}: trust, on a condition that no log can show",
@@ -89,7 +92,7 @@ def write_comparison(found: PolicyComparison, path: str | Path) -> tuple[Path, P
 
 
 def _page_of(found: PolicyComparison) -> Page:
-    audit = next(iter(found.audits.values()))
+    audit = _audit(found)
     data, names = audit.data, audit.settings.about
     about = f"{len(data)} {data.units}, {data.n_steps} decisions, {data.n_actions} actions"
     author = f"Audit by {names.author}" if names.author else ""
@@ -98,6 +101,7 @@ def _page_of(found: PolicyComparison) -> Page:
         _verdict_section(found),
         _table_section(found),
         *([_pairs_section(found)] if len(found.pairs) else []),
+        *([_strata_section(found)] if audit.subgroups is not None else []),
         _findings_section(found),
         _settings_section(found),
     )
@@ -107,30 +111,56 @@ def _page_of(found: PolicyComparison) -> Page:
 
 
 def _verdict_section(found: PolicyComparison) -> Section:
+    """The question, whether to believe the best policy, the answer in words, one picture and three numbers."""
     verdict, text = found.sentences()[0], " ".join(found.sentences()[1:])
     best = "" if found.best is None else found.best.name
+    said = as_sentence(verdict.removeprefix("Verdict: "))
     banner = Banner(
         found.verdict,
         _TITLES[found.verdict].format(best=best),
-        as_sentence(verdict.removeprefix("Verdict: ")),
+        TITLES["caution"][1] if found.verdict == "caution" else said,
     )
     told = (Bullets(tuple(found.restrictions())),) if found.restricted else ()
-    blocks = (banner, *([_facts(found), Text(text)] if best else []), *told, _forest(found))
+    blocks = (
+        Text(f"The question: {_question(found)}"),
+        banner,
+        *([Text(text)] if best else []),
+        _forest(found),
+        *([_facts(found)] if best else []),
+        *told,
+    )
     return Section("verdict", "Verdict", "The verdict", blocks)
+
+
+def _question(found: PolicyComparison) -> str:
+    """As it was asked, or what a comparison asks of itself."""
+    asked = _about(found).question
+    return (
+        asked or f"Which of {len(found.table)} policies would achieve most, and more than current practice?"
+    )
+
+
+def _about(found: PolicyComparison) -> About:
+    return _audit(found).settings.about
+
+
+def _audit(found: PolicyComparison) -> Audit:
+    return next(iter(found.audits.values()))
 
 
 def _facts(found: PolicyComparison) -> Facts:
     """The best policy, its difference as estimated and corrected, and current practice."""
     if found.best is None:
         return Facts(())
-    row, level = found.table[found.best.name], percent(found.level)
+    row, level, about = found.table[found.best.name], percent(found.level), _about(found)
     ends = "{} to {}".format(*row.difference.interval.ends)
+    practice, gain = map(about.with_unit, (found.practice.value_text, row.difference.value_text))
     facts = [
-        Fact("Current practice", found.practice.value_text, f"mean of {found.practice.n}"),
-        Fact("Best: difference", row.difference.value_text, f"{level} interval {ends}, all together"),
+        Fact("Current practice", practice, f"mean of {found.practice.n} {_audit(found).data.units}"),
+        Fact(f"{found.best.name}: difference", gain, f"{level} interval {ends}, all together"),
     ]
     if found.best.among > 1:
-        corrected = replace(row.difference, value=found.best.corrected).value_text
+        corrected = about.with_unit(replace(row.difference, value=found.best.corrected).value_text)
         facts.append(
             Fact("Corrected", corrected, f"for having been picked as the best of {found.best.among}")
         )
@@ -142,12 +172,11 @@ def _forest(found: PolicyComparison) -> Any:
     figure, axis = row_panel(len(rows))
     plots.forest(rows, axis, numbers=False)
     name_rows(axis, [row.label for row in rows])
-    about = next(iter(found.audits.values())).settings.about
-    unit = f" ({about.outcome_unit})" if about.outcome_unit else ""
-    axis.set(xlabel=label_text(f"difference from current practice{unit}"), title="")
+    about, unit = _about(found), _audit(found).data.unit
+    measured = f" ({about.value_label(unit)})" if about.outcome or about.outcome_unit else ""
+    axis.set(xlabel=label_text(f"difference from practice{measured}"), title="")
     caption = (
-        f"Difference of each policy from current practice. All {percent(found.level)} intervals hold together. Grey: "
-        "this log cannot evaluate the policy."
+        f"All {percent(found.level)} intervals hold together. Grey: this log cannot evaluate the policy."
     )
     data = grid("Differences from current practice", [_record(row) for row in rows])
     return picture(
@@ -204,9 +233,34 @@ def _pairs_section(found: PolicyComparison) -> Section:
         data=data,
     )
     shown = grid("Differences between policies", found.pairs.marked_cells())
-    text = "All policies were estimated on the same trajectories, so that what they share cancels in a difference."
+    units = _audit(found).data.units
+    text = (
+        f"All policies were estimated on the same {units}, so that what they share cancels in a difference."
+    )
     blocks = (Text(text), drawing, replace(shown, note=" ".join(found.pairs.conditions)))
     return Section("pairs", "Pairs", "Differences between policies", blocks)
+
+
+def _strata_section(found: PolicyComparison) -> Section:
+    """Differences by stratum, a row per policy and stratum."""
+    unit = _audit(found).data.unit
+    text = (
+        f"The value of each policy in each stratum, and its difference from what current practice achieved there. A "
+        f"{unit} belongs to the stratum of its first decision. The intervals of one policy hold together, those of "
+        "several do not: do not pick the best policy by stratum from them."
+    )
+    cells = [
+        {**shown, "reasons": Codes(tuple(f for f in row.findings if f.level != "note"))}
+        for row, shown in zip(found.strata, found.strata.marked_cells(), strict=True)
+    ]
+    shown = grid("Values and differences by policy and stratum", cells)
+    note = " ".join([*filter(None, [shown.note]), *found.strata.conditions])
+    blocks = (
+        Text(text),
+        *([replace(shown, note=note)] if len(found.strata) else []),
+        *([Bullets(found.strata.few)] if found.strata.few else []),
+    )
+    return Section("subgroups", "Strata", "By stratum of the first decision", blocks)
 
 
 def _findings_section(found: PolicyComparison) -> Section:
@@ -217,7 +271,7 @@ def _findings_section(found: PolicyComparison) -> Section:
 
 
 def _settings_section(found: PolicyComparison) -> Section:
-    audit = next(iter(found.audits.values()))
+    audit = _audit(found)
     settings = {name: x for name, x in audit.settings.to_dict().items() if name not in ("target", "policy")}
     targets = [{"policy": name, "given as": each.settings.target} for name, each in found.audits.items()]
     blocks = (
