@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import caliope as cal
-from caliope.checks._copies import count_pairs
+from caliope.checks import _copies
+from caliope.checks._copies import Pairs, count_pairs
 from caliope.checks._log import check_log
 
 
@@ -97,3 +98,16 @@ def test_pairs_are_counted_as_a_loop_counts_them():
                     near += 1
                     near_alike += bool((x[:, rest] == y[:, rest]).all() and course)
         assert tuple(found) == (one, alike, near, near_alike)
+
+
+@pytest.mark.parametrize(("alike", "by_chance"), [(9, True), (10, False)])
+def test_a_few_more_that_coincide_than_expected_are_still_chance(alike, by_chance, monkeypatch):
+    """None of 30 near pairs is alike: of 100 pairs 3% = 3 may be, and three standard errors, 3 * sqrt(3 + 1) = 6."""
+    monkeypatch.setattr(_copies, "count_pairs", lambda data: [Pairs(100, alike, 30, 0)])
+    assert _copies._coincide_by_chance(draw(10, 0)) == by_chance
+
+
+def test_of_a_long_log_the_pairs_of_twenty_thousand_trajectories_are_counted():
+    n = 20_003
+    (pairs,) = count_pairs(cal.Trajectories(np.zeros((n, 1)), np.arange(n) % 2, np.zeros(n), np.arange(n + 1)))
+    assert pairs.one_state == 20_000 * 19_999 // 2

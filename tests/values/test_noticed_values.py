@@ -7,9 +7,10 @@ from sklearn.linear_model import LinearRegression
 
 import caliope as cal
 from caliope.domains import ward
-from caliope.values import TabularRegressor, _linear, fitted_q, linear_value, more_robust_q
+from caliope.values import TabularRegressor, _linear, _regression, fitted_q, linear_value, more_robust_q
 from caliope.values._defaults import _ROUNDS, AveragedValues, fit_values_by_fold, needs_time
 from caliope.values._fqe import Iteration, _warn_if_diverged
+from caliope.values._regression import ActionAsFeature
 
 EARLIER = cal.TabularPolicy(ward.EARLIER)
 
@@ -128,3 +129,51 @@ def test_what_follows_a_cut_off_step_in_robust_values_is_its_value_under_the_tar
     values, proba = linear_value(data, EARLIER, gamma=0.9).values.on(data), EARLIER.predict_proba(data.states)
     expected = [sum(proba[i, a] * values[i, a] for a in range(3)) for i in range(data.n_steps)]
     assert given[0] == pytest.approx(expected)
+
+
+class Weighing(LinearRegression):
+    """A regressor that knows its coefficients, and keeps how many rows each call has."""
+
+    def __init__(self, coefficients):
+        self.coefficients, self.calls = coefficients, []
+
+    def predict(self, X):
+        self.calls.append(len(X))
+        return X @ self.coefficients
+
+
+class AllAtOnce(Weighing):
+    """The same for all actions together."""
+
+    def predict_actions(self, X, n_actions):
+        self.calls.append("all")
+        return X @ self.coefficients[: X.shape[1], None] + self.coefficients[None, -n_actions:]
+
+
+def test_values_of_the_actions_that_matter_are_those_of_a_loop_and_take_little_memory(monkeypatch):
+    """States of two columns and three actions: a row has five entries, so 12 entries are two rows at a time."""
+    monkeypatch.setattr(_regression, "_ENTRIES", 12)
+    rng = np.random.default_rng(0)
+    states, coefficients = rng.normal(size=(7, 2)), rng.normal(size=5)
+    needed = np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0], [1, 0, 1], [0, 0, 1], [0, 1, 0]], dtype=bool)
+    expected = np.zeros((7, 3))
+    for i in range(7):
+        for a in range(3):
+            if needed[i, a]:
+                expected[i, a] = states[i] @ coefficients[:2] + coefficients[2 + a]
+    model = Weighing(coefficients)
+    assert ActionAsFeature(model, 3).predict(states, needed) == pytest.approx(expected)
+    assert model.calls == [2, 2, 2, 2, 1]  # nine values are needed, and no other is predicted
+    monkeypatch.setattr(_regression, "_ENTRIES", 1)
+    assert ActionAsFeature(model, 3).predict(states, needed) == pytest.approx(expected)
+    assert model.calls[5:] == [1] * 9
+
+
+def test_a_regressor_that_predicts_all_actions_at_once_is_asked_once_whichever_matter():
+    rng = np.random.default_rng(0)
+    states, coefficients = rng.normal(size=(7, 2)), rng.normal(size=5)
+    expected = (states @ coefficients[:2])[:, None] + coefficients[2:]
+    for needed in (None, np.eye(7, 3, dtype=bool)):
+        model = AllAtOnce(coefficients)
+        assert ActionAsFeature(model, 3).predict(states, needed) == pytest.approx(expected)
+        assert model.calls == ["all"]

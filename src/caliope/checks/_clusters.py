@@ -20,7 +20,7 @@ def check_clusters(traits: Traits, e: Evidence) -> tuple[Finding, ...]:
         return ()
     note = L109.finding("note", clusters=e.layout.n_units, n=len(e))
     weights = e.layout.pool(weigh_trajectories(traits, e))
-    n = round(kish(weights), 6) if weights.any() else 0.0
+    n = round(kish(weights), 6)
     facts = {"effective_clusters": n, "clusters": e.layout.n_units}
     if n < TOO_FEW:
         return note, D115.finding("issue", "too-few", limit=TOO_FEW, **facts)

@@ -102,12 +102,12 @@ def _check_mean_weight(traits: Traits, e: Evidence) -> Finding | None:
         mean, error = float(rho.mean()), e.layout.se_of_mean(rho)
     removed = max(sum(removed_weight(note) for note in e.notes), 0.0)
     off = mean - min(max(mean, 1 - removed), 1.0)
-    # With known probabilities and little overlap, intervals were seen to miss more often from 2.5 standard errors on.
-    clear = abs(off) > max(OFF[0 if e.behaviour_known else 1] * error, 0.05)
+    clear = abs(off) > max(OFF[1] * error, 0.05)
     if not e.behaviour_known and traits.normalised and e.layout.equal:
         # A fitted policy is noisy, and the mean of 1 / p above 1 / p. At equal lengths that is nearly a common factor,
         # which normalising removes; what follows the state is found by the negative control.
         clear &= not MEAN_WEIGHT[0] - 1 <= off <= MEAN_WEIGHT[1] - 1
+    # With known probabilities and little overlap, intervals were seen to miss more often from 2.5 standard errors on.
     mild = abs(off) > max(OFF[0] * error, 0.05) or not MEAN_WEIGHT[0] - 1 <= off <= MEAN_WEIGHT[1] - 1
     extreme = not 0.5 <= mean <= 2
     if not mild and not extreme:
@@ -129,7 +129,7 @@ def _check_outcomes(traits: Traits, e: Evidence) -> Finding | None:
     share = np.bincount(which, weights=weights)
     common = int(share.argmax())
     others = weights[which != common]
-    n = round(kish(others), 6) if others.any() else 0.0
+    n = round(kish(others), 6)
     if n >= FEW_OUTCOMES:
         return None
     return D111.finding("caution", effective_n=n, common=float(values[common]))

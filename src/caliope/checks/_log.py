@@ -82,7 +82,7 @@ def _report_leak(check: Check, told: list[float], data: Trajectories) -> Finding
 
 
 def _check_outcomes(data: Trajectories) -> Finding | None:
-    nothing = np.abs(data.layout.sum_steps(np.abs(data.rewards))) == 0
+    nothing = data.layout.sum_steps(np.abs(data.rewards)) == 0
     if nothing.all():
         return L107.finding("issue")
     share = float(nothing.mean())
@@ -151,7 +151,7 @@ def _functions(data: Trajectories, rows: Int) -> tuple[Float, list[str]]:
 
 def _standardised(x: Float) -> Float:
     spread = x.std(axis=0)
-    return np.where(spread > 0, (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0), 0.0)
+    return (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
 def _unbalanced(error: Float, functions: Float, where: list[str], layout: Ragged) -> Finding | None:

@@ -298,4 +298,4 @@ def _names_of_actions(data: Trajectories) -> list[str]:
 
 def _standardise(x: Float) -> Float:
     spread = x.std(axis=0)
-    return np.where(spread > 0, (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0), 0.0)
+    return (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)

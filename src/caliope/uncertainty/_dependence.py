@@ -172,7 +172,7 @@ def effective_clusters(estimator: Estimator, e: Evidence) -> float:
     if e.cluster is None:
         return float("nan")
     weights = e.layout.pool(weigh_trajectories(traits_of(estimator), e))
-    return float(kish(weights)) if weights.any() else 0.0
+    return kish(weights)
 
 
 def stretch_for_clusters(interval: Interval, estimator: Estimator, e: Evidence) -> Interval:
