@@ -109,5 +109,7 @@ def test_a_few_more_that_coincide_than_expected_are_still_chance(alike, by_chanc
 
 def test_of_a_long_log_the_pairs_of_twenty_thousand_trajectories_are_counted():
     n = 20_003
-    (pairs,) = count_pairs(cal.Trajectories(np.zeros((n, 1)), np.arange(n) % 2, np.zeros(n), np.arange(n + 1)))
+    (pairs,) = count_pairs(
+        cal.Trajectories(np.zeros((n, 1)), np.arange(n) % 2, np.zeros(n), np.arange(n + 1))
+    )
     assert pairs.one_state == 20_000 * 19_999 // 2

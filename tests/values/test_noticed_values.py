@@ -155,7 +155,9 @@ def test_values_of_the_actions_that_matter_are_those_of_a_loop_and_take_little_m
     monkeypatch.setattr(_regression, "_ENTRIES", 12)
     rng = np.random.default_rng(0)
     states, coefficients = rng.normal(size=(7, 2)), rng.normal(size=5)
-    needed = np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0], [1, 0, 1], [0, 0, 1], [0, 1, 0]], dtype=bool)
+    needed = np.array(
+        [[1, 0, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0], [1, 0, 1], [0, 0, 1], [0, 1, 0]], dtype=bool
+    )
     expected = np.zeros((7, 3))
     for i in range(7):
         for a in range(3):
