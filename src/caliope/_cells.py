@@ -14,6 +14,9 @@ _LATEX = str.maketrans(
     | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 )
 
+# What Markdown would obey: a tag of HTML, a link or picture, code, emphasis, the end of a cell.
+_MARKUP = re.compile(r"[|*`]|\\(?=[|*`\[<])|(?<=\])\(|<(?=[A-Za-z/!?])")
+
 # What a terminal obeys instead of showing it: control characters, and those that turn the direction of a line.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -66,23 +69,21 @@ def align(column: Sequence[str]) -> list[str]:
 
 def text_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table for a terminal, one per row."""
-    lines = [[" ".join(visible(cell).splitlines()) for cell in line] for line in (header, *body)]
+    lines = [[_in_one_line(cell) for cell in line] for line in (header, *body)]
     columns = [align(column) for column in zip(*lines, strict=True)]
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    r"""A table in Markdown; bars in cells are escaped.
+    r"""A table in Markdown; what would be markup in cells is escaped.
 
-    >>> print(markdown_table(["name", "n"], [["a|b", "3"]]))
+    >>> print(markdown_table(["name", "n"], [["a|b <i>", "3"]]))
     | name | n |
     |---|---:|
-    | a\|b | 3 |
+    | a\|b \<i> | 3 |
     """
     rules = ["---:" if _is_numeric(column) else "---" for column in zip(*body, strict=True)]
-    lines = [
-        [visible(cell).replace("|", r"\|").replace("*", r"\*") for cell in line] for line in (header, *body)
-    ]
+    lines = [[_MARKUP.sub(r"\\\g<0>", _in_one_line(cell)) for cell in line] for line in (header, *body)]
     head, *rows = (f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([head, f"|{'|'.join(rules)}|", *rows])
 
@@ -110,7 +111,12 @@ def latex_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 def latex_text(text: str) -> str:
     """Text with the signs escaped that mean something to LaTeX."""
-    return visible(text).translate(_LATEX)
+    return _in_one_line(text).translate(_LATEX)
+
+
+def _in_one_line(text: str) -> str:
+    """Visible text without line ends: a cell is one line of its table."""
+    return " ".join(visible(text).splitlines())
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:

@@ -98,10 +98,32 @@ def test_latex_prints_a_name_and_runs_none(name, latex):
     assert f"\n{latex} & 1.5 \\\\\n" in Table((Row(name),)).to_latex()
 
 
+@pytest.mark.parametrize(
+    ("name", "markdown"),
+    [
+        ("<script>alert(1)</script>", r"\<script>alert(1)\</script>"),
+        ("<img src=x onerror=alert(1)>", r"\<img src=x onerror=alert(1)>"),
+        ("[here](javascript:alert(1))", r"[here]\(javascript:alert(1))"),
+        ("![](https://example.org/x.png)", r"![]\(https://example.org/x.png)"),
+        (r"a\|b", r"a\\\|b"),  # a backslash of the name does not undo ours
+        ("`code` *bold*", r"\`code\` \*bold\*"),
+        ("\x1b[2J", r"\x1b[2J"),
+        ("age < 40 [0.1, 0.2] (north)", "age < 40 [0.1, 0.2] (north)"),  # no markup: as it is
+    ],
+)
+def test_markdown_prints_a_name_and_runs_none(name, markdown):
+    assert Table((Row(name),)).to_markdown().splitlines()[-1] == f"| {markdown} | 1.5 |"
+
+
 def test_a_name_of_several_lines_stays_in_its_row():
-    lines = Table((Row("one\ntwo\r\nthree"), Row("other"))).grid().splitlines()
+    table = Table((Row("one\ntwo\r\nthree\n\nfour\u2028five"), Row("other")))
+    lines = table.grid().splitlines()
     assert [line.split()[-1] for line in lines] == ["value", "1.5", "1.5"]
     assert obeyed("".join(lines)) == set()
+    assert len(table.to_markdown().splitlines()) == 4
+    assert len(table.to_latex().splitlines()) == len(
+        Table((Row("one"), Row("other"))).to_latex().splitlines()
+    )
 
 
 @pytest.mark.parametrize("where", ["column", "category", "id"])
