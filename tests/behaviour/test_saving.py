@@ -5,7 +5,7 @@ import json
 import pickle
 import sys
 from importlib import import_module
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pytest
@@ -192,6 +192,50 @@ def test_a_pickle_inside_a_model_is_not_opened(as_part, tmp_path):
     with pytest.raises(ValueError, match=r"cannot be read .*pickle"):
         load_model(path)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(("size", "refused"), [(100_000, False), (40_000_000, True)])
+def test_a_small_file_that_would_fill_the_memory_is_not_unpacked(size, refused, tmp_path):
+    path = tmp_path / "model.skops"
+    save_model(GaussianNB().fit(X, Y), path)
+    with ZipFile(path, "a", ZIP_DEFLATED) as archive:
+        archive.writestr("more.npy", bytes(size))
+    if refused:
+        with pytest.raises(
+            UntrustedModelError, match=r"bytes and would unpack to 40,\d{3},\d{3}\. Nothing was"
+        ):
+            load_model(path)
+    else:
+        assert isinstance(load_model(path), GaussianNB)
+
+
+def nested(depth):
+    return b"[" * depth
+
+
+def claimed(rows):
+    """The beginning of an array that says it has so many rows."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": "<f8", "fortran_order": False, "shape": (rows,)})
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda n, c: nested(100_000) if n == "schema.json" else c,
+        lambda n, c: claimed(10**13) if n.endswith(".npy") else c,
+    ],
+    ids=["nested without end", "an array of 73 TiB"],
+)
+def test_a_model_that_asks_for_too_much_is_one_clear_line(change, tmp_path):
+    path = tmp_path / "model.skops"
+    save_model(GaussianNB().fit(X, Y), path)
+    rewritten(path, change)
+    with pytest.raises(
+        ValueError, match=r"model\.skops cannot be read \((Recursion|Memory|Value)Error: .+ damaged"
+    ):
+        load_model(path)
 
 
 def probabilities_or_error(path):

@@ -64,6 +64,9 @@ TREES = (
 )
 """Types whose content scikit-learn does not check: load them from your own files only."""
 
+# Times its size that a file may unpack to. skops can be told to pack, and arrays seldom shrink so far.
+_MOST_PACKED = 100
+
 
 class UntrustedModelError(ValueError):
     """A file, or a model to be saved, contains a type that is not on the list of trusted types."""
@@ -178,6 +181,12 @@ def _check_types(skops: Any, content: bytes, path: str | Path, *, trees: bool) -
             f"{path} was not written by save_model, and has not been opened. Opening a pickle, joblib or torch file "
             "can run any code: never load models from untrusted sources. Fit the model again and save it with "
             "save_model."
+        )
+    unpacked = sum(part.file_size for part in ZipFile(io.BytesIO(content)).infolist())
+    if unpacked > _MOST_PACKED * len(content):
+        raise UntrustedModelError(
+            f"{path} has {len(content):,} bytes and would unpack to {unpacked:,}. Nothing was loaded: save_model packs "
+            "nothing, and such a file may be meant to fill the memory."
         )
     types = skops.get_untrusted_types(data=content)
     unknown = _list_untrusted(types, (*TRUSTED, *TREES))
