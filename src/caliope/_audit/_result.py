@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from caliope._audit._benchmark import ColumnStrength, compare_strength
 from caliope._audit._contents import LogContents
+from caliope._audit._other_logs import HERE, OtherLog, put_beside
 from caliope._audit._placebo import Placebo
 from caliope._audit._reach import Reach
 from caliope._audit._requirements import Requirement, check_requirements
@@ -34,6 +36,7 @@ HEADLINE = "wdr_marginalised"  # the row that an audit answers with
 GAIN = "difference_wdr_marginalised"  # the same minus current practice
 PRACTICE = "monte_carlo"  # current practice
 SUBGROUPS = "By stratum of the first decision; all intervals hold together"
+OTHER_LOGS = "The same question in other logs of the same decisions"
 LOGGED = "logged probabilities"  # as a behaviour policy, among settings and other choices
 
 
@@ -82,6 +85,8 @@ class Audit(Reported):
         Conditions of the user's own, from :meth:`require`.
     subgroups : Subgroups or None
         Values and differences by stratum; None without ``by``.
+    other_logs : Table of OtherLog or None
+        The same question in other logs, after :meth:`beside`.
 
     Examples
     --------
@@ -115,6 +120,7 @@ class Audit(Reported):
     support: Support = field(default_factory=Support)
     requirements: tuple[Requirement, ...] = ()
     subgroups: Subgroups | None = None
+    other_logs: Table[OtherLog] | None = None
 
     @property
     def headline(self) -> Estimate:
@@ -154,6 +160,7 @@ class Audit(Reported):
                 self.table.grid(),
                 "",
                 *([] if self.subgroups is None else [f"{SUBGROUPS}:", str(self.subgroups), ""]),
+                *([] if self.other_logs is None else [f"{OTHER_LOGS}:", self.other_logs.grid(), ""]),
                 f"Findings about the first row ({self.headline.label}):",
                 *(f"  {finding}" for finding in self.findings),
                 "",
@@ -297,6 +304,27 @@ class Audit(Reported):
         """
         return replace(self, requirements=check_requirements(self, limits))
 
+    def beside(self, others: Mapping[str, Audit], *, name: str = HERE) -> Audit:
+        """Return the same audit with the answers of other logs beside its own, as one more of the other choices.
+
+        Such as cohorts with other windows of time, each audited with the same policy and reward. Compared are
+        differences from practice, since rewards may add up to other sums. One that is further away than chance explains
+        is a caution (finding A114). Trajectories may be in several of the logs.
+
+        Parameters
+        ----------
+        others : mapping from name to Audit
+            Audits of the other logs, by what they are called.
+        name : str
+            What the log of this audit is called.
+
+        Returns
+        -------
+        Audit
+            With ``other_logs``, and the finding in its rows.
+        """
+        return replace(self, **put_beside(self, others, name))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
         return {
@@ -319,6 +347,7 @@ class Audit(Reported):
             "benchmark": [row.to_dict() for row in self.benchmark],
             "reach": None if self.reach is None else self.reach.to_dict(),
             "subgroups": None if self.subgroups is None else self.subgroups.to_dict(),
+            "other_logs": None if self.other_logs is None else self.other_logs.to_dict(),
             "support": self.support.to_dict(),
             "requirements": [each.to_dict() for each in self.requirements],
             "about": self.settings.about.to_dict(),

@@ -210,6 +210,13 @@ class Study:
         printed=True,
     )
     gamma: float = _setting(1.0, GAMMA, TARGET, "Discount per step.", otherwise="1")
+    other_logs: tuple[str, ...] = _setting(
+        (),
+        FILES,
+        TARGET,
+        "Other logs of the same decisions, such as cohorts of other windows, asked the same; with commas.",
+        printed=True,
+    )
     worst: float | None = _setting(
         None, NUMBER, TARGET, "Worst plausible return of a trajectory.", otherwise="the worst in the log"
     )
@@ -286,7 +293,12 @@ LISTS = tuple(
     name for name, setting in SETTINGS.items() if setting.kind in (COLUMNS, NAMES, RECORDED, PROPENSITY)
 )
 IN_PARTS = tuple(name for name, setting in SETTINGS.items() if setting.group == PARTS)
-ALONE = (*TARGETS, "require", "policy_name")  # settings of one policy, which a comparison has not
+ALONE = (
+    *TARGETS,
+    "require",
+    "policy_name",
+    "other_logs",
+)  # settings of one policy, which a comparison has not
 PATHS = tuple(name for name, setting in SETTINGS.items() if setting.kind in (FILE, FILES, PAGE))
 
 

@@ -101,6 +101,9 @@ class Display:
     def say(self, text: str) -> None:
         """Show a line that stays."""
 
+    def restart(self) -> None:
+        """Count stages anew, for another log."""
+
 
 @contextmanager
 def show_progress(*, quiet: bool) -> Iterator[Display]:
@@ -130,6 +133,9 @@ class _Lines(Display):
     def say(self, text: str) -> None:
         echo(text, err=True)
 
+    def restart(self) -> None:
+        self.begun, self.total = 0, 0
+
 
 class _Bar(Display):
     def __init__(self, bar: Progress, task: TaskID) -> None:
@@ -149,6 +155,10 @@ class _Bar(Display):
         from caliope._cells import visible
 
         self.bar.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+    def restart(self) -> None:
+        self.begun, self.total = 0, 0
+        self.bar.reset(self.task, total=None)
 
 
 @contextmanager

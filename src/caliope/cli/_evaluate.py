@@ -20,6 +20,7 @@ from caliope.cli._console import (
     open_report,
     show_progress,
 )
+from caliope.cli._other_logs import beside_others, check_other_logs
 from caliope.cli._study import read_study
 
 # Import nothing heavy here: --help should answer at once.
@@ -72,10 +73,13 @@ def evaluate(log: tuple[str, ...], *, as_json: bool, quiet: bool, work: str | No
     """
     with one_line_errors(stopped=stop_text(work)):
         study = from_stdin(read_study(log, given, needs_target=True))
+        check_other_logs(study)
         write = open_report(study.out)
         check_work(work)
         with show_progress(quiet=quiet) as display, collect_warnings() as warned:
             found = _run(study, display, work, quiet=quiet)
+            if study.other_logs:
+                found = _ask_others(study, found, display, work)
         if not quiet:
             print_effort(found.stages, warned)
         _print_audit(found, as_json=as_json)
@@ -131,6 +135,17 @@ def from_stdin(study: Study) -> Study:
     from caliope.io._stdin import spool
 
     return replace(study, log=str(spool()))
+
+
+def _ask_others(study: Study, found: Audit, display: Display, work: str | None) -> Audit:
+    """The audit with the answers of the other logs beside it."""
+
+    def ask(other: Study, name: str) -> Audit:
+        display.restart()
+        display.say(f"the same question in {name}:")
+        return _run(other, display, work, quiet=True)
+
+    return beside_others(study, found, ask)
 
 
 def _run(study: Study, display: Display, work: str | None, *, quiet: bool) -> Audit:

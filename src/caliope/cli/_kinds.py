@@ -93,6 +93,16 @@ def split_names(given: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(name for part in parts for name in _expand_range(part.strip()) if name)
 
 
+def split_files(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Files from a list or from text with commas.
+
+    >>> split_files("2h.parquet, 8h.parquet")
+    ('2h.parquet', '8h.parquet')
+    """
+    parts = given.split(",") if isinstance(given, str) else given
+    return tuple(dict.fromkeys(name for part in parts if (name := part.strip())))
+
+
 def _expand_range(part: str) -> list[str]:
     first, dots, last = part.partition("..")
     stem = first.rstrip("0123456789")

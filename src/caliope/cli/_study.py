@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from caliope.cli._config import ALONE, IN_PARTS, LISTS, PATHS, SETTINGS, TARGETS, Study
-from caliope.cli._kinds import is_text, parse_grid, parse_require, split_names
+from caliope.cli._kinds import is_text, parse_grid, parse_require, split_files, split_names
 from caliope.cli._targets import parse_target
 
 _RESTRICT = (
@@ -59,6 +59,8 @@ def _read_file(path: Path) -> dict[str, Any]:
             values[name] = str(path.parent / x)
         elif isinstance(x, list) and all(isinstance(each, str) for each in x):
             values[name] = tuple(str(path.parent / each) for each in x)
+    if isinstance(values.get("other_logs"), str):
+        values["other_logs"] = (values["other_logs"],)  # one file: only an option is text with commas
     if isinstance(targets := values.get("targets"), dict):
         values["targets"] = {name: _from_folder(x, path.parent) for name, x in targets.items()}
     return values
@@ -81,6 +83,8 @@ def _make_study(values: dict[str, Any], whose: str, needs_target: bool, several:
     lists: dict[str, Any] = {name: split_names(x) for name, x in values.items() if name in LISTS}
     if "action_grid" in values:
         lists["action_grid"] = parse_grid(values["action_grid"])
+    if "other_logs" in values:
+        lists["other_logs"] = split_files(values["other_logs"])
     if "require" in values:
         lists["require"] = tuple(sorted(parse_require(values["require"]).items()))
     return Study(**(values | lists))

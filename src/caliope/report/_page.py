@@ -16,6 +16,7 @@ from caliope.report._blocks import Section, as_sentence
 from caliope.report._checklist import checklist_section
 from caliope.report._contents import contents_section
 from caliope.report._numbers import numbers_json
+from caliope.report._other_logs import other_logs_section
 from caliope.report._sensitivity import (
     codes_section,
     confounding_section,
@@ -44,6 +45,7 @@ _SECTIONS: tuple[Callable[[Audit], Section], ...] = (
     actions_section,
     influence_section,
     sensitivity_section,
+    other_logs_section,
     placebo_section,
     confounding_section,
     settings_section,
