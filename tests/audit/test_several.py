@@ -32,7 +32,7 @@ ANSWERS = {"learnt_on": "no", "recorded_before": "all"}
 
 @pytest.fixture(scope="module")
 def data():
-    return ward.simulate(300, rng=1)
+    return ward.simulate(300, rng=1).replace(unit="patient")
 
 
 @pytest.fixture(scope="module")
