@@ -17,6 +17,11 @@ def codes_in(code: CodeType) -> dict[tuple[str, int], CodeType]:
     }
 
 
+def functions_in_use() -> list[FunctionType]:
+    """Every function there is, told by type alone: some objects warn when they are asked for their class."""
+    return [each for each in gc.get_objects() if type(each) is FunctionType]
+
+
 def change(mutant: Mutant, functions: list[FunctionType]) -> None:
     """Give the functions that are in use the code of the mutant; at the top of a module, its values too."""
     code, path = mutant.code(), str(mutant.path)
@@ -34,11 +39,7 @@ def change(mutant: Mutant, functions: list[FunctionType]) -> None:
     sys.modules[name] = fresh  # dataclasses look their module up
     exec(code, fresh.__dict__)
     sys.modules[name] = before
-    made = {
-        f.__code__: f
-        for f in gc.get_objects()
-        if isinstance(f, FunctionType) and f.__globals__ is fresh.__dict__
-    }
+    made = {f.__code__: f for f in functions_in_use() if f.__globals__ is fresh.__dict__}
     for function in inside:
         if (other := made.get(function.__code__)) is not None:
             function.__defaults__, function.__kwdefaults__ = other.__defaults__, other.__kwdefaults__

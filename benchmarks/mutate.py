@@ -15,7 +15,6 @@ Mutants that no test can tell from the original stand in benchmarks/equivalent_m
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import json
 import os
@@ -31,7 +30,7 @@ from types import FunctionType
 
 import pytest
 
-from benchmarks._change import change
+from benchmarks._change import change, functions_in_use
 from benchmarks._mutants import ROOT, SOURCE, Mutant, mutants_of
 from benchmarks._reach import Shared, digest_of, fails, threads
 
@@ -77,7 +76,7 @@ class Loop:
             importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
         self.items = {item.nodeid: item for item in session.items}
         self.measure()
-        self.functions = [f for f in gc.get_objects() if isinstance(f, FunctionType)]
+        self.functions = functions_in_use()
         self.try_all()
         return True
 
