@@ -341,6 +341,8 @@ def _all_target_probs(target: Any, data: Trajectories) -> Callable[[slice, Float
     if not isinstance(target, Relative):
         table = _all_probabilities("target", target, data)
         return lambda rows, b: table(rows)
+    if isinstance(target, TiltOfPractice):
+        target = target.coded(data.action_names)
     if not isinstance(target, MixWithPractice):
         return lambda rows, b: target.apply(data.states[rows], b)
     # A policy mixed in gives what it keeps for the log, if anything.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caliope._policies import MixWithPractice, Relative
+from caliope._policies import MixWithPractice, Relative, TiltOfPractice
 from caliope._ragged import Float, Int
 from caliope._trajectories import Trajectories
 from caliope._validation import as_action_codes
@@ -30,6 +30,8 @@ def as_policy(target: Any, data: Trajectories, *, name: str = "target") -> Any:
     """
     if isinstance(target, MixWithPractice):
         return replace(target, policy=as_policy(target.policy, data, name=name))
+    if isinstance(target, TiltOfPractice):
+        return target.coded(data.action_names)
     known = isinstance(target, Relative | type) or hasattr(target, "predict_proba")
     if known or callable(getattr(target, "on", None)) or target is None or isinstance(target, str):
         return target

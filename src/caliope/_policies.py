@@ -5,8 +5,8 @@ A policy has ``predict_proba(X)`` and ``classes_``, as every fitted scikit-learn
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -179,7 +179,22 @@ Weights = Float | Callable[[Float], ArrayLike]
 class TiltOfPractice:
     """Current practice with some actions more often and others less; made by :func:`tilt`."""
 
-    weights: Weights
+    weights: Weights | Mapping[str, float]
+
+    def coded(self, action_names: Sequence[str] | None) -> TiltOfPractice:
+        """The same tilt with its weights in the order of the actions, where they were given by name."""
+        if not isinstance(self.weights, Mapping):
+            return self
+        if action_names is None:
+            raise ValueError(
+                "the weights of the tilt are given by the names of actions, and the actions of the log have none: "
+                "give one weight per action, in the order of their codes."
+            )
+        if odd := [name for name in self.weights if name not in action_names]:
+            raise ValueError(
+                f"the tilt has a weight for {odd[0]!r}, and the actions of the log are {', '.join(action_names[:12])}."
+            )
+        return replace(self, weights=_as_weights([self.weights.get(name, 1.0) for name in action_names]))
 
     def apply(self, states: Float, behaviour: Float) -> Float:
         """Return the target probabilities from the behaviour probabilities of all actions, (N, A)."""
@@ -189,12 +204,16 @@ class TiltOfPractice:
         return product * (behaviour.sum(axis=1, keepdims=True) / product.sum(axis=1, keepdims=True))
 
 
+def _as_weights(weights: ArrayLike) -> Float:
+    return read_only(np.asarray(weights, dtype=np.float64))
+
+
 def _reweigh(proba: Float, weights: Float) -> Float:
     product = proba * weights
     return product / product.sum(axis=1, keepdims=True)
 
 
-def _weigh(weights: Weights, states: Float, n_actions: int) -> Float:
+def _weigh(weights: Any, states: Float, n_actions: int) -> Float:
     values = np.asarray(weights(states) if callable(weights) else weights, dtype=np.float64)
     values = np.broadcast_to(values, (len(states), n_actions)) if values.shape == (n_actions,) else values
     if values.shape != (len(states), n_actions) or not (np.isfinite(values) & (values > 0)).all():
@@ -333,11 +352,13 @@ class TiltedPolicy:
 
 
 @overload
-def tilt(policy: Practice, weights: ArrayLike | Callable[[Float], ArrayLike]) -> TiltOfPractice: ...
+def tilt(
+    policy: Practice, weights: ArrayLike | Mapping[str, float] | Callable[[Float], ArrayLike]
+) -> TiltOfPractice: ...
 @overload
 def tilt(policy: Policy, weights: ArrayLike | Callable[[Float], ArrayLike]) -> TiltedPolicy: ...
 def tilt(
-    policy: Policy | Practice, weights: ArrayLike | Callable[[Float], ArrayLike]
+    policy: Policy | Practice, weights: ArrayLike | Mapping[str, float] | Callable[[Float], ArrayLike]
 ) -> TiltedPolicy | TiltOfPractice:
     r"""Take some actions more often and others less, in proportion to weights.
 
@@ -350,8 +371,9 @@ def tilt(
     ----------
     policy : Policy or practice
         The policy to change.
-    weights : (A,), or callable
-        One positive weight per action, or a function from states (N, d) to weights (N, A).
+    weights : (A,), mapping from name to float, or callable
+        One positive weight per action, in the order of their codes; for ``practice`` also by the names of actions of
+        the log, where those that are left out keep a weight of 1; or a function from states (N, d) to weights (N, A).
 
     Returns
     -------
@@ -363,7 +385,16 @@ def tilt(
     >>> from caliope import UniformPolicy
     >>> tilt(UniformPolicy(2), [1.0, 3.0]).predict_proba([[0]])
     array([[0.25, 0.75]])
+    >>> from caliope import practice
+    >>> more = tilt(practice, {"discount": 2.0})  # its odds are doubled
     """
     _refuse_relative(policy)
-    weights = weights if callable(weights) else read_only(np.asarray(weights, dtype=np.float64))
+    if isinstance(weights, Mapping):
+        if not isinstance(policy, Practice):
+            raise TypeError(
+                "weights by the names of actions are for tilts of practice: give one weight per action, in the order "
+                "of their codes."
+            )
+        return TiltOfPractice(dict(weights))
+    weights = weights if callable(weights) else _as_weights(weights)
     return TiltOfPractice(weights) if isinstance(policy, Practice) else TiltedPolicy(policy, weights)

@@ -18,10 +18,13 @@ from caliope import (
     TabularPolicy,
     UniformPolicy,
     action_probabilities,
+    gather,
     mix,
     practice,
     tilt,
 )
+from caliope._given_policies import as_policy
+from caliope.domains import ward
 
 ONE = np.zeros((1, 1))  # a single state
 
@@ -275,6 +278,30 @@ def test_a_tilt_of_a_policy_that_never_saw_an_action_takes_a_weight_for_every_ac
     # Classes 0 and 2 of three actions: (0.4 * 1, 0, 0.6 * 4 = 2.4), sum 2.8. The weight of action 1 is unused.
     tilted = tilt(Fixed([0.4, 0.6], [0, 2]), [1, 7, 4])
     assert probabilities(tilted, 3) == pytest.approx([0.4 / 2.8, 0.0, 2.4 / 2.8])
+
+
+@pytest.mark.parametrize("given", [{"high": 1.5, "low": 2}, {"none": 1, "low": 2, "high": 1.5}])
+def test_the_weights_of_a_tilt_of_practice_may_be_given_by_the_names_of_actions(given):
+    data = ward.simulate(20, rng=0).replace(action_names=list(ward.DOSES))
+    behaviour = TabularPolicy(ward.PRACTICE)
+    named, listed = (gather(data, tilt(practice, weights), behaviour) for weights in (given, [1, 2, 1.5]))
+    np.testing.assert_array_equal(named.log_ratio, listed.log_ratio)
+    np.testing.assert_array_equal(as_policy(tilt(practice, given), data).weights, [1, 2, 1.5])
+
+
+def test_a_tilt_by_names_is_refused_where_a_name_or_all_names_are_unknown():
+    data, behaviour = ward.simulate(5, rng=0), TabularPolicy(ward.PRACTICE)
+    with pytest.raises(ValueError, match="the actions of the log have none: give one weight per action"):
+        gather(data, tilt(practice, {"low": 2}), behaviour)
+    data = data.replace(action_names=list(ward.DOSES))
+    with pytest.raises(
+        ValueError, match=r"a weight for 'Low', and the actions of the log are none, low, high"
+    ):
+        gather(data, tilt(practice, {"low": 2, "Low": 3}), behaviour)
+    with pytest.raises(ValueError, match="weights of a tilt must be positive"):
+        gather(data, tilt(practice, {"low": 0}), behaviour)
+    with pytest.raises(TypeError, match="by the names of actions are for tilts of practice"):
+        tilt(UniformPolicy(3), {"low": 2})
 
 
 def test_the_weights_of_a_tilt_may_depend_on_the_state():
