@@ -191,7 +191,8 @@ def _refuse_contradiction(data: Trajectories, ended: Bool) -> None:
     if data.ends_stated and len(odd):
         raise ValueError(
             f"ended contradicts terminated of the log for {len(odd)} of {len(data)} {data.units} (first: "
-            f"{data.ids[odd[0]]}): give one of the two."
+            f"{data.ids[odd[0]]}): leave ended out. If the time limit belongs to the question, make the log without "
+            "terminated; a dataset of Minari or d3rlpy is then read with time_limit=True."
         )
 
 
