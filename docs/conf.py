@@ -1,6 +1,7 @@
 """Sphinx configuration: ``make docs`` builds the site from a clean clone, without the network."""
 
 import sys
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
@@ -25,21 +26,28 @@ extensions = [
     "generated_pages",
     "mathml",
 ]
-exclude_patterns = ["_build", "_templates", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "**/sg_execution_times.rst",
+    "sg_execution_times.rst",
+]
 templates_path = ["_templates"]
 
 # -- every cross-reference must lead somewhere --
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(numpy|np|matplotlib|polars|sklearn|pathlib|collections)\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(numpy|np|matplotlib|polars|sklearn|pathlib|collections)\..*")
+]
 
 # -- the API, from numpydoc docstrings --
 autodoc_typehints = "none"
 autodoc_preserve_defaults = True
 # What scikit-learn adds to its estimators.
-_ADDED = (
-    "set_fit_request set_score_request set_predict_request set_predict_proba_request set_transform_request"
-)
-autodoc_default_options = {"exclude-members": f"{_ADDED.replace(' ', ', ')}, get_metadata_routing"}
+_ADDED = "set_fit_request set_score_request set_predict_request set_predict_proba_request set_transform_request"
+autodoc_default_options = {
+    "exclude-members": f"{_ADDED.replace(' ', ', ')}, get_metadata_routing"
+}
 numpydoc_show_class_members = False
 numpydoc_attributes_as_param_list = True
 toc_object_entries_show_parents = "hide"
@@ -52,6 +60,8 @@ myst_heading_anchors = 4
 myst_heading_slug_func = "generated_pages.slug_of"
 
 # -- the gallery --
+# A process that has grown is replaced; no example is lost by it.
+warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
@@ -61,6 +71,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "only_warn_on_example_error": False,
     "min_reported_time": 1e9,
+    "thumbnail_size": (640, 448),
     "show_memory": False,
     "show_signature": False,
     "download_all_examples": False,

@@ -20,17 +20,41 @@ LARGEST = 150_000  # bytes
 
 def take_picture(target: Path) -> int:
     """Run the demo, show its first page, write the picture, and return its size in bytes."""
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser = next(
+        filter(
+            None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
+        ),
+        None,
+    )
     if browser is None:
         raise SystemExit("no Chromium was found: install chromium")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        demo = [sys.executable, "-m", "caliope", "demo", "--quiet", "--fail-on", "never"]
+        demo = [
+            sys.executable,
+            "-m",
+            "caliope",
+            "demo",
+            "--quiet",
+            "--fail-on",
+            "never",
+        ]
         subprocess.run(demo, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         shot, page = Path(folder) / "shot.png", Path(folder) / "caliope-demo.html"
         flags = "--headless --no-sandbox --disable-gpu --hide-scrollbars --disable-background-networking"
-        size = [f"--window-size={WIDTH},{HEIGHT}", f"--force-device-scale-factor={SCALE}"]
-        files = [f"--user-data-dir={folder}/profile", f"--screenshot={shot}", page.as_uri()]
-        subprocess.run([browser, *flags.split(), *size, *files], check=True, stderr=subprocess.DEVNULL)
+        size = [
+            f"--window-size={WIDTH},{HEIGHT}",
+            f"--force-device-scale-factor={SCALE}",
+        ]
+        files = [
+            f"--user-data-dir={folder}/profile",
+            f"--screenshot={shot}",
+            page.as_uri(),
+        ]
+        subprocess.run(
+            [browser, *flags.split(), *size, *files],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
         with Image.open(shot) as image:
             image.convert("RGB").quantize(COLOURS).save(target, optimize=True)
     return target.stat().st_size

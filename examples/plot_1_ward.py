@@ -13,7 +13,12 @@ import caliope as cal
 from caliope.domains import ward
 
 data = cal.read_table(
-    ward.csv_path(), episode="patient", time="hour", states=["severity"], action="dose", reward="discharged"
+    ward.csv_path(),
+    episode="patient",
+    time="hour",
+    states=["severity"],
+    action="dose",
+    reward="discharged",
 ).replace(unit="patient", action_names=list(ward.DOSES))
 print(data)
 
@@ -24,7 +29,10 @@ print(data)
 audit = cal.audit(
     data,
     cal.TabularPolicy(ward.EARLIER),
-    {"frequencies": cal.behaviour.TabularFrequencies(), "logistic": LogisticRegression()},
+    {
+        "frequencies": cal.behaviour.TabularFrequencies(),
+        "logistic": LogisticRegression(),
+    },
     learnt_on="no",
     ended="all",
     recorded_before="all",
@@ -32,7 +40,7 @@ audit = cal.audit(
     rng=0,
 )
 for row in (audit.headline, audit.practice, audit.gain):
-    print(f"{row.value:.3f} [{row.interval.low:.3f}, {row.interval.high:.3f}]  {row.verdict:12}  {row.label}")
+    print(f"{row.label}: {row.text}, {row.verdict}")
 print(f"The truth: {ward.value(ward.EARLIER):.3f} and {ward.value(ward.PRACTICE):.3f}")
 
 # %%

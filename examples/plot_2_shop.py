@@ -19,17 +19,23 @@ BANNERS = ["news", "discount", "bundle"]
 
 def banner_probabilities(loyal, basket):
     """Return how the shop chooses a banner; this is not in the log."""
-    return softmax(np.stack([0.2 * loyal, 0.4 + 0.8 * loyal, 0.6 * basket], axis=1), axis=1)
+    return softmax(
+        np.stack([0.2 * loyal, 0.4 + 0.8 * loyal, 0.6 * basket], axis=1), axis=1
+    )
 
 
 def sale_probabilities(loyal, basket):
     """Return the chance of a sale with each banner."""
-    return expit(np.stack([-1.2 + loyal, -0.6 + 0.3 * loyal, -1.0 + 0.7 * basket], axis=1))
+    return expit(
+        np.stack([-1.2 + loyal, -0.6 + 0.3 * loyal, -1.0 + 0.7 * basket], axis=1)
+    )
 
 
 rng = np.random.default_rng(0)
 loyal, basket = rng.normal(size=(2, 1500))
-shown = (banner_probabilities(loyal, basket).cumsum(axis=1) < rng.random((1500, 1))).sum(axis=1)
+shown = (
+    banner_probabilities(loyal, basket).cumsum(axis=1) < rng.random((1500, 1))
+).sum(axis=1)
 bought = rng.random(1500) < sale_probabilities(loyal, basket)[np.arange(1500), shown]
 log = pl.DataFrame(
     {
@@ -52,7 +58,9 @@ def fewer_discounts(states):
     return weights
 
 
-data = cal.read_table(log, episode="visit", states=["loyal", "basket"], action="banner", reward="bought")
+data = cal.read_table(
+    log, episode="visit", states=["loyal", "basket"], action="banner", reward="bought"
+)
 audit = cal.audit(
     data.replace(unit="visit"),
     cal.tilt(cal.practice, fewer_discounts),
@@ -63,7 +71,7 @@ audit = cal.audit(
     rng=0,
 )
 gain = audit.gain
-print(f"Difference: {gain.value:.4f} [{gain.interval.low:.4f}, {gain.interval.high:.4f}], {gain.verdict}")
+print(f"Difference: {gain.text}, {gain.verdict}")
 
 # %%
 # The truth is a mean over many simulated visitors.

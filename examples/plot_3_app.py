@@ -14,10 +14,13 @@ import caliope as cal
 from caliope.domains.tabular import TabularMDP
 
 ACTIONS = ["silent", "reminder", "tip"]
+# The chance of a lesson.
 DONE = np.array(
     [[0.1, 0.3, 0.2], [0.25, 0.45, 0.4], [0.45, 0.6, 0.6], [0.7, 0.75, 0.8]]
-)  # chance of a lesson
-UP = np.array([[0.1, 0.05, 0.25], [0.15, 0.05, 0.3], [0.15, 0.05, 0.25], [0.0, 0.0, 0.0]])
+)
+UP = np.array(
+    [[0.1, 0.05, 0.25], [0.15, 0.05, 0.3], [0.15, 0.05, 0.25], [0.0, 0.0, 0.0]]
+)
 DOWN = np.array([[0.0, 0.0, 0.0], [0.1, 0.3, 0.1], [0.1, 0.3, 0.1], [0.1, 0.35, 0.1]])
 
 # %%
@@ -36,10 +39,14 @@ learners = TabularMDP(
     absorbing=np.zeros(4, dtype=bool),
     horizon=14,
 )
-practice = np.array([[0.3, 0.5, 0.2], [0.35, 0.45, 0.2], [0.5, 0.3, 0.2], [0.6, 0.2, 0.2]])
+practice = np.array(
+    [[0.3, 0.5, 0.2], [0.35, 0.45, 0.2], [0.5, 0.3, 0.2], [0.6, 0.2, 0.2]]
+)
 fewer = practice * [1.0, 0.7, 1.3]  # some reminders become tips
 fewer /= fewer.sum(axis=1, keepdims=True)
-data = learners.simulate(practice, 600, rng=0).replace(unit="learner", action_names=ACTIONS)
+data = learners.simulate(practice, 600, rng=0).replace(
+    unit="learner", action_names=ACTIONS
+)
 print(data)
 
 # %%
@@ -47,7 +54,7 @@ print(data)
 
 audit = cal.audit(
     data,
-    cal.tilt(cal.practice, [1.0, 0.7, 1.3]),
+    cal.tilt(cal.practice, {"reminder": 0.7, "tip": 1.3}),
     {"frequencies": cal.behaviour.TabularFrequencies()},
     regressor=cal.values.TabularRegressor(),
     learnt_on="no",
@@ -58,7 +65,7 @@ audit = cal.audit(
 )
 truth = learners.value(fewer, 1.0) - learners.value(practice, 1.0)
 gain = audit.gain
-print(f"More lessons: {gain.value:.2f} [{gain.interval.low:.2f}, {gain.interval.high:.2f}], {gain.verdict}")
+print(f"More lessons: {gain.text}, {gain.verdict}")
 print(f"The truth: {truth:.2f}")
 
 # %%
@@ -66,6 +73,8 @@ print(f"The truth: {truth:.2f}")
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
 weights = audit.summary.weights
-cal.plots.weight_fan(weights.step, (0.05, 0.25, 0.5, 0.75, 0.95), weights.log10, axes[0])
+cal.plots.weight_fan(
+    weights.step, (0.05, 0.25, 0.5, 0.75, 0.95), weights.log10, axes[0]
+)
 cal.plots.effective_sizes(weights.step, weights.effective, axes[1])
 figure.tight_layout()

@@ -24,9 +24,13 @@ print(data)
 
 logistic = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=200))
 behaviours = {
-    "frequencies alone": cal.fit_behaviour(cal.behaviour.TabularFrequencies(), data, mode="same"),
+    "frequencies alone": cal.fit_behaviour(
+        cal.behaviour.TabularFrequencies(), data, mode="same"
+    ),
     "logistic": cal.fit_behaviour(logistic, data, mode="same"),
-    "neighbours": cal.fit_behaviour(cal.NeighbourPolicy(k=100, shrinkage="cv"), data, mode="same"),
+    "neighbours": cal.fit_behaviour(
+        cal.NeighbourPolicy(k=100, shrinkage="cv"), data, mode="same"
+    ),
     "true probabilities": icu_sepsis.true_probabilities(data),
 }
 table = icu_sepsis.evaluation_policies()["a fifth optimal"]
@@ -34,17 +38,20 @@ truth = icu_sepsis.value(table, gamma=1.0)
 target = icu_sepsis.true_probabilities(data, table)
 figure, axis = plt.subplots(figsize=(7, 2.6))
 for i, (name, behaviour) in enumerate(behaviours.items()):
-    row = cal.estimate(cal.gather(data, target, behaviour), cal.wis, n_draws=200, rng=0)[0]
+    row = cal.estimate(
+        cal.gather(data, target, behaviour), cal.wis, n_draws=200, rng=0
+    )[0]
     low, high = row.interval.low, row.interval.high
     axis.plot([low, high], [i, i], color=f"C{i}")
     axis.plot(row.value, i, "o", color=f"C{i}")
-    print(
-        f"{name:18} {row.value:6.2f} [{low:.2f}, {high:.2f}]  {row.effective_n:5.1f} effective  {row.verdict}"
-    )
-print(f"{'exact value':18} {truth:6.2f}")
+    shown = f"{row.value_text} {row.interval_text}, {row.effective_n:.1f} effective"
+    print(f"{name}: {shown}, {row.verdict}")
+print(f"exact value: {truth:.2f}")
 axis.axvline(truth, color="black", linestyle="--", linewidth=1)
 axis.set_yticks(range(len(behaviours)), behaviours)
-axis.set(xlabel="weighted importance sampling; dashed: the exact value", ylim=(3.5, -0.5))
+axis.set(
+    xlabel="weighted importance sampling; dashed: the exact value", ylim=(3.5, -0.5)
+)
 figure.tight_layout()
 
 # %%
@@ -53,11 +60,21 @@ figure.tight_layout()
 
 figure, axis = plt.subplots(figsize=(7, 2.8))
 for i, (name, table) in enumerate(icu_sepsis.evaluation_policies().items()):
-    evidence = cal.gather(data, icu_sepsis.true_probabilities(data, table), behaviours["true probabilities"])
+    evidence = cal.gather(
+        data,
+        icu_sepsis.true_probabilities(data, table),
+        behaviours["true probabilities"],
+    )
     row = cal.estimate(evidence, cal.wis, n_draws=200, rng=0)[0]
     axis.plot([row.interval.low, row.interval.high], [i, i], color="C0")
     axis.plot(row.value, i, "o", color="C0", label="estimate" if i == 0 else None)
-    axis.plot(icu_sepsis.value(table, gamma=1.0), i, "k|", markersize=14, label="exact" if i == 0 else None)
+    axis.plot(
+        icu_sepsis.value(table, gamma=1.0),
+        i,
+        "k|",
+        markersize=14,
+        label="exact" if i == 0 else None,
+    )
     print(f"{name:26} {row.effective_n:6.1f} effective  {row.verdict}")
 axis.set_yticks(range(5), icu_sepsis.evaluation_policies())
 axis.set(xlabel="value", ylim=(4.5, -0.5))

@@ -21,7 +21,7 @@ from support.synthetic_mimic.generate import generate_mimic
 
 folder = Path(tempfile.mkdtemp())
 made = generate_mimic(folder / "tables", 60, layout="mimic3", rng=0)
-print({name: rows for name, rows in made.rows.items() if name in ("patients", "chartevents", "labevents")})
+print({name: made.rows[name] for name in ("patients", "chartevents", "labevents")})
 
 # %%
 # ``caliope cohort mimic3`` does the same from the command line.
@@ -37,5 +37,7 @@ print(data)
 counts = np.bincount(data.actions, minlength=25).reshape(5, 5)
 figure, axis = plt.subplots(figsize=(4.2, 3.6))
 image = axis.imshow(counts / counts.sum(), origin="lower", cmap="Blues")
-axis.set(xlabel="vasopressors, level", ylabel="fluids, level", title="share of the decisions")
+axis.set(
+    xlabel="vasopressors, level", ylabel="fluids, level", title="share of the decisions"
+)
 figure.colorbar(image)

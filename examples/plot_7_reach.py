@@ -13,21 +13,33 @@ from caliope.domains import ward
 
 data = ward.simulate(600, rng=0).replace(unit="patient", action_names=list(ward.DOSES))
 prepared = cal.prepare_audit(
-    data, {"frequencies": cal.behaviour.TabularFrequencies()}, recorded_before="all", rng=0
+    data,
+    {"frequencies": cal.behaviour.TabularFrequencies()},
+    recorded_before="all",
+    rng=0,
 )
-policies = {"somewhat earlier": ward.EARLIER, "the high dose for nearly everyone": ward.AGGRESSIVE}
+policies = {
+    "somewhat earlier": ward.EARLIER,
+    "the high dose for nearly everyone": ward.AGGRESSIVE,
+}
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True)
 for axis, (name, table) in zip(axes, policies.items(), strict=True):
     audit = prepared.audit(
-        cal.TabularPolicy(table), regressor=cal.values.TabularRegressor(), learnt_on="no", n_draws=200
+        cal.TabularPolicy(table),
+        regressor=cal.values.TabularRegressor(),
+        learnt_on="no",
+        n_draws=200,
     )
     reach = audit.reach
     cal.plots.reach(reach.shares, reach.table, axis)
     mixed = [(1 - share) * ward.PRACTICE + share * table for share in reach.shares]
     truth = [ward.value(policy) - ward.value(ward.PRACTICE) for policy in mixed]
-    axis.plot(reach.shares, truth, color="black", linewidth=1, linestyle=":", label="truth")
+    axis.plot(
+        reach.shares, truth, color="black", linewidth=1, linestyle=":", label="truth"
+    )
     axis.set_title(name)
-    print(f"{name}: trusted up to {reach.largest}, usable up to {reach.usable}; verdict {audit.verdict}")
+    print(f"{name}: {audit.verdict}")
+    print(f"  trusted up to {reach.largest}, usable up to {reach.usable}")
 axes[0].legend()
 figure.tight_layout()
 

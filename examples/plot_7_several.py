@@ -22,7 +22,14 @@ targets = {
 }
 models = {"frequencies": cal.behaviour.TabularFrequencies()}
 found = cal.compare(
-    data, targets, models, learnt_on="no", ended="all", recorded_before="all", n_draws=200, rng=0
+    data,
+    targets,
+    models,
+    learnt_on="no",
+    ended="all",
+    recorded_before="all",
+    n_draws=200,
+    rng=0,
 )
 print(found)
 

@@ -15,7 +15,9 @@ from caliope.domains import ward
 data = ward.simulate(500, rng=0)
 behaviour = cal.fit_behaviour(cal.behaviour.TabularFrequencies(), data, mode="same")
 policies = {
-    "practice, a tenth new": cal.mix(cal.practice, cal.TabularPolicy(ward.AGGRESSIVE), 0.1),
+    "practice, a tenth new": cal.mix(
+        cal.practice, cal.TabularPolicy(ward.AGGRESSIVE), 0.1
+    ),
     "somewhat earlier": cal.TabularPolicy(ward.EARLIER),
     "the high dose for nearly everyone": cal.TabularPolicy(ward.AGGRESSIVE),
 }
@@ -28,9 +30,16 @@ for name, policy in policies.items():
     evidence = cal.gather(data, policy, behaviour)
     last = evidence.rho[evidence.layout.last]
     share = np.cumsum(np.sort(last)[::-1]) / last.sum()
-    axis.plot(np.arange(1, len(share) + 1), share, label=f"{name}: {cal.weights.kish(last):.0f} effective")
+    axis.plot(
+        np.arange(1, len(share) + 1),
+        share,
+        label=f"{name}: {cal.weights.kish(last):.0f} effective",
+    )
 axis.set(
-    xlabel="trajectories, the heaviest first", ylabel="share of the weight", xscale="log", ylim=(0, 1.02)
+    xlabel="trajectories, the heaviest first",
+    ylabel="share of the weight",
+    xscale="log",
+    ylim=(0, 1.02),
 )
 axis.legend()
 figure.tight_layout()

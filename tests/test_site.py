@@ -3,6 +3,7 @@
 import inspect
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import generated_pages
 
 import caliope
 from caliope import cli
+from caliope._audit._comparison import PolicyComparison
 from caliope.cli._config import SETTINGS
 from test_docstrings import NAMESPACES, public
 
@@ -24,6 +26,7 @@ PAGES = [
     for path in sorted(DOCS.rglob("*.md"))
     if path.relative_to(DOCS).parts[0] not in ("_build", "api", "gallery")
 ]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 RUN = [path for path in PAGES if str(path.relative_to(DOCS)).startswith(executed_pages.EXECUTED)]
 
 
@@ -70,11 +73,10 @@ def test_every_setting_of_a_study_file_is_described_once():
 
 def test_the_page_of_the_json_lists_its_keys():
     page = (DOCS / "reference" / "report-json.md").read_text()
-    listed = re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)
-    written = re.findall(
-        r'^            "(\w+)":', inspect.getsource(caliope.Audit.to_dict), flags=re.MULTILINE
-    )
-    assert listed == ["schema", *written, "versions", "figures", "page"]
+    for part, made in zip(page.split("## Of a comparison"), (caliope.Audit, PolicyComparison), strict=True):
+        listed = re.findall(r"^\| `(\w+)` \|", part, flags=re.MULTILINE)
+        written = re.findall(r'^            "(\w+)":', inspect.getsource(made.to_dict), flags=re.MULTILINE)
+        assert listed == ["schema", *written, "versions", "figures", "page"]
 
 
 @pytest.mark.parametrize("path", RUN, ids=lambda path: str(path.relative_to(DOCS)))
@@ -86,9 +88,20 @@ def test_every_block_of_an_executed_page_is_run_or_says_why_not(path):
     assert set(fences) <= {"python", "bash", "toml", "text"}
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_is_in_the_gallery(example):
     assert example.name.startswith("plot_") or example.name == "shop.py"  # which the tests run by itself
+
+
+@pytest.mark.parametrize("path", [*PAGES, *EXAMPLES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_code_fits_the_column_of_the_site(path):
+    """Also what no formatter wraps: commands and long strings."""
+    text = path.read_text(encoding="utf-8")
+    code = [match["code"] for match in executed_pages.BLOCK.finditer(text)]
+    if path in EXAMPLES:
+        # Neither comments nor docstrings: they become prose.
+        code = [re.sub(r"(?m)^ *# .*$|(?s:\"\"\".*?\"\"\")", "", text)]
+    assert [line for line in "".join(code).splitlines() if len(line) > 88] == []
 
 
 def test_a_block_is_run_and_shows_what_it_prints(tmp_path):
@@ -108,6 +121,19 @@ def test_a_block_that_is_not_run_says_why_and_the_output_may_be_cut(tmp_path):
     page = "<!-- not run: installs -->\n```bash\nfalse\n```\n<!-- first: 1 -->\n```python\nprint(1)\nprint(2)\n```\n"
     text = executed_pages.run_blocks(page, "guides/x", tmp_path)
     assert "\n1\n...\n````" in text
+
+
+def test_what_a_table_folds_is_folded_again_and_a_table_is_not(tmp_path):
+    finding = "   B101  " + textwrap.fill("word " * 40, 109).replace("\n", "\n" + " " * 9)
+    row = "estimator  " * 10 + "value"
+    text = executed_pages.run_blocks(f"```python\nprint({row!r})\nprint({finding!r})\n```\n", "x", tmp_path)
+    (shown,) = re.findall(r":class: output\n\n(.+)\n````", text, flags=re.DOTALL)
+    first, *folded = shown.splitlines()
+    assert first == row
+    assert max(map(len, folded)) <= executed_pages.WIDTH
+    # Every line but the last is full.
+    assert min(map(len, folded[:-1])) > executed_pages.WIDTH - len("word ")
+    assert all(line.startswith(" " * 9 + "word") for line in folded[1:])
 
 
 def test_names_of_the_package_lead_to_their_own_page():

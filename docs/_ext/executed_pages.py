@@ -34,11 +34,13 @@ BLOCK = re.compile(
 )
 NOTE = re.compile(r"<!-- ([a-z ]+): (.+) -->")
 EXECUTED = ("start/", "guides/", "reference/report-json")
-WIDTH, WRAPPED = 88, 92  # of printed prose, in characters: lines above the second are wrapped at the first
+WIDTH, WRAPPED = 84, 88  # of printed prose, in characters: lines above the second are wrapped at the first
+FOLDED = 118  # where the package itself folds what it prints below a table
+CODE = re.compile(r"^\S{0,2} *[A-Z]\d{3}  ")  # before the text of a finding
 TESTS = str(Path(__file__).parents[2] / "tests")  # made-up tables of MIMIC are written by code of the tests
 FIGURES = "_figures"  # below the sources, and not committed
 # One core, no colours, and lines that fit the page.
-ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+ENVIRONMENT = {"COLUMNS": "84", "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 
 @dataclass
@@ -116,20 +118,39 @@ class Page:
 def _fence(printed: str, notes: dict[str, str]) -> str:
     if not printed.strip():
         return ""
-    lines = printed.rstrip().splitlines()
+    lines = _unfold(printed.rstrip().splitlines())
     first = int(notes.get("first", len(lines)))
     shown = [part for line in lines[:first] for part in _wrap(line.rstrip())] + ["..."] * (first < len(lines))
     # Prose may be broken where a screen is narrow; a table must not be.
-    kind = "output" if any("  " in line.strip() for line in shown) else "output prose"
+    kind = "output" if any("  " in _body(line) for line in shown) else "output prose"
     return f"\n````{{code-block}} text\n:class: {kind}\n\n" + "\n".join(shown) + "\n````\n"
 
 
+def _body(line: str) -> str:
+    """A line without what stands before its text."""
+    return CODE.sub("", line).lstrip()
+
+
+def _unfold(lines: list[str]) -> list[str]:
+    """Join what the package folded at its own width, so that it can be folded at that of the page."""
+    joined: list[str] = []
+    for before, line in zip(["", *lines], lines, strict=False):
+        room = FOLDED - len(before)
+        new = re.match(r" *[A-Z]\d{3} ", line)
+        prose = not ("  " in _body(before) or "  " in line.strip() or new)
+        if prose and line.startswith("  ") and 0 <= room <= len(line.split()[0]):
+            joined[-1] += " " + line.strip()
+        else:
+            joined.append(line)
+    return joined
+
+
 def _wrap(line: str) -> list[str]:
-    """A long line of prose in several; tables, whose columns are two spaces apart, and JSON stay as they are."""
-    text = line.lstrip()
-    if len(line) <= WRAPPED or "  " in text or text.startswith('"'):
+    """A long line of prose in several; tables, whose columns are two spaces apart, JSON and LaTeX stay as they are."""
+    text = _body(line)
+    if len(line) <= WRAPPED or "  " in text or text.startswith('"') or text.endswith("\\\\"):
         return [line]
-    indent = " " * (len(line) - len(text) + 2)
+    indent = " " * (len(line) - len(text) + 2 * (CODE.match(line) is None))
     return textwrap.wrap(
         line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
