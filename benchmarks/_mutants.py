@@ -45,12 +45,17 @@ class Mutant:
     kind: str
     line: int
     lines: tuple[str, ...]  # file:function:offset of the lines changed; none at the top of the module
-    users: tuple[str, ...]  # beginnings of such lines: the functions that name what is changed at the top
+    users: tuple[str, ...]  # then the functions that name what is changed; none for any of the module
     code: Callable[[], CodeType]
 
     @property
     def module(self) -> str:
         return str(self.path.relative_to(SOURCE))
+
+    def used_in(self, line: str) -> bool:
+        """Whether what is changed at the top is used in the function of a line."""
+        module, function, _ = line.split(":")
+        return module == self.module and (not self.users or not {*function.split(".")}.isdisjoint(self.users))
 
     @property
     def order(self) -> str:
@@ -154,7 +159,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         name += f" ({seen[name]})" if seen[name] > 1 else ""
         body = functions and in_body(functions[0], inside)
         lines = lines_of(module, scopes, [x for x in inside if isinstance(x, ast.stmt)][-1]) if body else ()
-        users = () if lines else users_of(module, tree, inside)
+        users = () if lines else users_of(tree, inside)
         yield Mutant(
             path, name, kind, inside[-1].lineno, lines, users, compiler(path, tree, node, field, new)
         )
@@ -212,11 +217,11 @@ def lines_of(module: str, scopes: list[ast.AST], node: ast.stmt) -> tuple[str, .
     return tuple(found)
 
 
-def users_of(module: str, tree: ast.Module, inside: tuple[ast.AST, ...]) -> tuple[str, ...]:
-    """Beginnings of the lines of functions that name what is assigned at the top; the whole module where none does."""
+def users_of(tree: ast.Module, inside: tuple[ast.AST, ...]) -> tuple[str, ...]:
+    """The functions around a default, and those that name what is assigned at the top."""
     targets = {x.id for node in inside for x in getattr(node, "targets", []) if isinstance(x, ast.Name)}
     named = [x.name for x in inside if isinstance(x, ast.FunctionDef)]
     for function in [x for x in ast.walk(tree) if isinstance(x, ast.FunctionDef)]:
         if targets & {x.id for x in ast.walk(function) if isinstance(x, ast.Name)}:
             named.append(function.name)
-    return tuple(f"{module}:{name}:" for name in named) or (f"{module}:",)
+    return tuple(named)

@@ -118,7 +118,7 @@ class Loop:
         First those that noticed this mutant or others of its module, then the cheapest, then the rest; both in the
         order of their files, so that the fixtures of a file are made once.
         """
-        lines = mutant.lines or [line for line in self.reach if line.startswith(mutant.users)]
+        lines = mutant.lines or [line for line in self.reach if mutant.used_in(line)]
         found = {
             test for line in lines for test in self.reach.get(line, ()) if not self.tests[test]["failed"]
         }

@@ -87,6 +87,14 @@ def test_training_that_cannot_work_is_refused(log):
         TorchNetworkRegressor(learning_rate=1e30, max_epochs=2).fit(log.states, log.rewards)
 
 
+def test_a_tenth_of_the_rows_is_held_out_unless_said_otherwise(log):
+    default, tenth, fifth = (
+        TorchNetworkRegressor((4,), max_epochs=2, batch_size=64, **more).fit(log.states, log.rewards).losses_
+        for more in ({}, {"held_out": 0.1}, {"held_out": 0.2})
+    )
+    assert default == tenth != fifth
+
+
 def test_all_actions_at_once_are_the_actions_one_by_one(log):
     x = np.concatenate([log.states, np.eye(3)[log.actions]], axis=1)
     network = TorchNetworkRegressor((16, 8), max_epochs=3).fit(x, log.rewards)
