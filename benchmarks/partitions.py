@@ -1,14 +1,19 @@
-"""An audit of a log in files: wall time, processor time, and the largest memory of every process.
+"""An audit of a log in files: processor time of each stage, wall time, and the largest memory of every process.
 
 Run: python -m benchmarks.partitions [--rows 1000000] [--workers 2] [--engine local] [--models logistic]
+     python -m benchmarks.partitions --predict 1000000000
 
-Sepsis patients of the ICU-Sepsis process, 43 measurements a decision, written a file at a time; the new policy takes a
-fifth of the decisions. Times depend on what else the machine does: processor time is the better number.
+Sepsis patients of the ICU-Sepsis process, 43 measurements per decision, written a file at a time; the new policy takes
+a fifth of the decisions. Wall time depends on what else the machine does: processor time is the better number.
+
+Every run is kept beside the logs. ``--predict`` makes a model of those with as many workers and as large a sample: each
+stage costs so much once, and so much per decision. It prints what a log of so many decisions would take.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import subprocess
@@ -18,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.evaluate import DATA, SHARE, truth
+
+KEPT = DATA / "partitions.jsonl"  # one run per line
 
 GROUP = 10_000  # patients of a file
 RUN = "--run"  # in the process that is measured
@@ -76,11 +83,82 @@ def run(folder: Path, engine_name: str, workers: int, models: list[str], sample:
     usual = candidate_models(icu_sepsis.simulate(20, rng=0, lags=0), random_state=0)
     target = cal.mix(cal.practice, Recommended(), SHARE)
     chosen = {name: usual[name] for name in models} if models else None
-    found = cal.audit(source, target, chosen, gamma=0.99, engine=engine, rng=0, progress=False)
+    watch = Stopwatch()
+    found = cal.audit(source, target, chosen, gamma=0.99, engine=engine, rng=0, progress=watch)
+    watch("")
     print(found.headline, f"\nreach: {found.reach}\nbehaviour: {found.comparison.recommended}")
     print(f"{found.settings.n_steps} decisions, {found.settings.n_trajectories} trajectories, {source}")
+    print("processor   wall   memory so far of this process")
     for stage in found.stages:
-        print(f"{stage.seconds:9.1f} s {stage.peak_gb:7.2f} GB  {stage.name}")
+        used = watch.used.get(stage.name, 0.0)
+        print(f"{used:9.1f}{stage.seconds:7.1f} s {stage.peak_gb:7.2f} GB  {stage.name}")
+    kept = {"rows": found.settings.n_steps, "sample": sample, "workers": workers, "engine": engine_name}
+    kept |= {"models": models, "stages": watch.used, "peak": max(x.peak_gb for x in found.stages)}
+    with KEPT.open("a") as file:
+        file.write(json.dumps(kept) + "\n")
+
+
+class Stopwatch:
+    """Processor time of each stage, of this process and all that it started."""
+
+    def __init__(self) -> None:
+        self.name, self.before, self.used = "", processor_time(os.getpid()), {}
+
+    def __call__(self, name: str) -> None:
+        """Begin a stage; the one before it is done."""
+        now = processor_time(os.getpid())
+        if self.name:
+            self.used[self.name] = self.used.get(self.name, 0.0) + now - self.before
+        self.name, self.before = name, now
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of processor time of a process, of those that it started, and of those of them that have ended."""
+    total, tick = 0, os.sysconf("SC_CLK_TCK")
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit() and _descends(int(path.name), pid):
+            try:
+                fields = (path / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            total += sum(int(x) for x in fields[11:15])
+    return total / tick
+
+
+def predict(rows: int, engine: str, workers: int, sample: int) -> None:
+    """Print what a log of so many decisions would take, by a line through the kept runs for each stage."""
+    import numpy as np
+
+    runs = [json.loads(line) for line in KEPT.read_text().splitlines()]
+    runs = [x for x in runs if (x["engine"], x["workers"], x["sample"]) == (engine, workers, sample)]
+    sizes = np.array([x["rows"] for x in runs], dtype=float)
+    if len(set(sizes)) < 2:
+        raise SystemExit(f"needs runs of two sizes with {workers} workers and a sample of {sample}: {KEPT}")
+    print(f"runs of {', '.join(f'{x:,.0f}' for x in sizes)} decisions; seconds of processor time\n")
+    print(f"{'once':>8} {'per million':>12}  stage")
+    totals = {"in parts": np.zeros(2), "in the first process": np.zeros(2)}
+    for name in runs[-1]["stages"]:
+        slope, once = _line(sizes, [x["stages"].get(name, 0.0) for x in runs])
+        totals["in parts" if name in IN_PARTS else "in the first process"] += (once, slope)
+        print(f"{once:8.1f} {slope * 1e6:12.2f}  {name}")
+    slope, once = _line(sizes, [x["peak"] for x in runs])
+    print(f"\nmemory of the first process: {once:.2f} GB + {slope * 1e9:.0f} bytes per decision")
+    print(f"{rows:,} decisions: {once + slope * rows:,.0f} GB there")
+    for cores in (2, 16, 160):
+        split = (totals["in parts"] @ (1, rows)) / cores + totals["in the first process"] @ (1, rows)
+        print(f"{cores:>4} cores: {split / 3600:.1f} hours")
+
+
+IN_PARTS = ("looking at the files", "reading the sample", "weighing the other trajectories")
+
+
+def _line(x, y):  # type: ignore[no-untyped-def]
+    """Slope and intercept, neither below 0."""
+    import numpy as np
+    from scipy.optimize import nnls
+
+    (slope, once), _ = nnls(np.column_stack([x / x.max(), np.ones(len(x))]), np.asarray(y, dtype=float))
+    return slope / x.max(), once
 
 
 class Recommended:
@@ -138,9 +216,13 @@ def main() -> int:
     parser.add_argument("--engine", choices=["local", "dask"], default="local")
     parser.add_argument("--models", nargs="*", default=["logistic"], help="none: the usual ones")
     parser.add_argument("--sample", type=int, default=200_000)
+    parser.add_argument("--predict", type=int, metavar="ROWS")
     parser.add_argument(RUN, action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     folder = DATA / f"partitions-{given.rows}"
+    if given.predict:
+        predict(given.predict, given.engine, given.workers, given.sample)
+        return 0
     if given.run:
         run(folder, given.engine, given.workers, given.models, given.sample)
         return 0

@@ -18,7 +18,7 @@ _DOSES = (
     "If these are doses, cut them into levels: levels=4 takes quantiles of the positive ones with 0 apart, cuts=[0, "
     "50] your own points (read_table; --levels, --cuts)."
 )
-_FEW_ACTIONS = 10  # up to this largest code, gaps say nothing
+FEW_ACTIONS = 10  # up to this largest code, gaps say nothing
 
 
 class ActionCountError(ValueError):
@@ -223,7 +223,7 @@ def refuse_sparse(codes: Int, where: Callable[[int], str], *, name: str, logged:
     known = codes if logged is None else np.concatenate([codes, logged[logged <= high]])
     # More numbers than twice the rows: fewer than half occur, whatever they are.
     used = len(known) if high >= 2 * len(known) else np.count_nonzero(np.bincount(known))
-    if high < _FEW_ACTIONS or 2 * used >= high + 1:
+    if high < FEW_ACTIONS or 2 * used >= high + 1:
         return
     found = np.flatnonzero(codes == high)
     raise ValueError(

@@ -214,19 +214,104 @@ def test_models_of_the_past_see_the_past_in_every_part(tmp_path, regressor):
     assert_same(numbers(several), numbers(one))
 
 
-@pytest.mark.slow
-def test_a_part_with_another_action_than_the_sample_is_named(log, tmp_path):
-    words = log.with_columns(pl.lit("yes").alias("a")).with_columns(
-        pl.when(pl.col("t") % 2 == 0).then(pl.lit("no")).otherwise(pl.col("a")).alias("a")
-    )
-    sampled = audit(open_log(words, tmp_path / "a", 1, n_actions=None), target=cal.UniformPolicy(2))
+def outside_of(log, sampled, k=3):
+    """Ids of some trajectories that are not in the sample of an audit."""
     inside = set(sampled.data.ids.tolist())
-    outside = next(x for x in words["id"].to_list() if x not in inside)
-    odd = words.with_columns(
-        pl.when(pl.col("id") == outside).then(pl.lit("never")).otherwise(pl.col("a")).alias("a")
+    return [x for x in log["id"].unique(maintain_order=True).to_list() if x not in inside][:k]
+
+
+def change(log, ids, **columns):
+    """The log with other values at the second step of some trajectories."""
+    there = pl.col("id").is_in(ids) & (pl.col("t") == 1)
+    return log.with_columns(
+        pl.when(there).then(pl.lit(value)).otherwise(pl.col(name)).alias(name)
+        for name, value in columns.items()
     )
-    with pytest.raises(PartitionError, match=r"0\.parquet .*'never'"):
-        audit(open_log(odd, tmp_path / "b", 1, n_actions=None), target=cal.UniformPolicy(2))
+
+
+WORDS = pl.col("a").replace_strict({0: "none", 1: "low", 2: "high"}, return_dtype=pl.String)
+
+
+@pytest.mark.parametrize("model", [TabularFrequencies(), LogisticRegression()], ids=["counts", "logistic"])
+def test_an_action_that_only_the_rest_of_the_log_holds_does_not_end_the_audit(log, tmp_path, model):
+    """No model of the sample knows it; a policy that never takes it is evaluated, one that does is not trusted."""
+    models, plain = {"one": model}, open_log(log, tmp_path / "a", 1)
+    odd = change(log, outside_of(log, audit(plain)), a=3)
+    never = cal.TabularPolicy(np.column_stack([ward.EARLIER, np.zeros(len(ward.EARLIER))]))
+    source = open_log(odd, tmp_path / "b", 2, n_actions=None)
+    found = audit(source, target=never, models=models)
+    (said,) = [x for x in found.findings if x.code == "B110"]
+    assert (said.level, said.facts["zero"], said.facts["n"]) == ("note", 3, found.data.n_steps)
+    without = audit(open_log(log, tmp_path / "c", 2, n_actions=4), target=never, models=models)
+    assert abs(found.headline.value - without.headline.value) < 0.01
+    taken = audit(source, target=cal.mix(cal.practice, cal.UniformPolicy(4), 0.5), models=models)
+    assert taken.verdict == "do not trust"
+    assert [x.level for x in taken.findings if x.code == "S101"] == ["issue"]
+
+
+def test_probabilities_of_zero_are_replaced_whatever_was_taken():
+    probs = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
+    found = _parts.rule_out_nothing(probs, 97)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_allclose(found[2], [0.98, 0.01, 0.01])
+    assert found[1].tolist() == probs[1].tolist()
+    assert probs[0, 2] == 0
+
+
+def test_an_action_in_words_outside_the_sample_has_its_code(log, tmp_path):
+    words = log.with_columns(WORDS.alias("a"))
+    plain = audit(open_log(words, tmp_path / "a", 1, n_actions=None), target=cal.UniformPolicy(3))
+    assert plain.data.action_names == ("high", "low", "none")
+    odd = change(words, outside_of(words, plain), a="extra")
+    found = audit(open_log(odd, tmp_path / "b", 2, n_actions=4), target=cal.practice)
+    assert found.data.action_names == ("extra", "high", "low", "none")
+    whole = cal.read_table(odd, **(COLUMNS | {"n_actions": 4}))
+    assert whole.action_names == found.data.action_names
+    assert found.headline.value == pytest.approx(
+        float(cal.monte_carlo(cal.gather(whole, cal.practice, np.full((whole.n_steps, 4), 0.25))))
+    )
+
+
+@pytest.mark.parametrize("what", ["gap", "not a number", "level"])
+def test_what_only_the_rest_of_the_log_holds_in_a_state_has_a_place(log, tmp_path, what):
+    log = log.with_columns(pl.when(pl.col("x") < 2).then(pl.lit("mild")).otherwise(pl.lit("hard")).alias("w"))
+    states, odd_value = {
+        "gap": (["x"], {"x": None}),
+        "not a number": (["x"], {"x": float("nan")}),
+        "level": (["x", "w"], {"w": "odd"}),
+    }[what]
+    plain = audit(open_log(log, tmp_path / "a", 1, states=states))
+    odd = change(log, outside_of(log, plain), **odd_value)
+    found = audit(open_log(odd, tmp_path / "b", 3, states=states))
+    # In the sample the new features are 0, and three steps of 3,069 differ.
+    assert found.headline.value == pytest.approx(plain.headline.value, abs=0.01)
+    assert found.headline.n == 400
+    name, text = ("w", "1 levels outside") if what == "level" else ("x", "3 gaps outside")
+    assert text in found.settings.source[f"state {name!r}"]
+    assert_same(numbers(audit(open_log(odd, tmp_path / "c", 1, states=states))), numbers(found))
+
+
+@pytest.mark.parametrize(
+    ("change_of", "options", "error", "says"),
+    [
+        ({"a": 999}, {"n_actions": None}, ValueError, "fewer than half of the actions 0 to 999 occur"),
+        (
+            {"a": -5},
+            {"n_actions": None, "levels": 2},
+            PartitionError,
+            r"parquet .*1 of \d+ doses are negative",
+        ),
+    ],
+    ids=["a code for something else", "a negative dose"],
+)
+def test_a_wrong_action_outside_the_sample_is_named_before_anything_is_fitted(
+    log, tmp_path, change_of, options, error, says
+):
+    plain = audit(open_log(log, tmp_path / "a", 1))
+    odd, told = change(log, outside_of(log, plain, 1), **change_of), []
+    with pytest.raises(error, match=says):
+        audit(open_log(odd, tmp_path / "b", 2, **options), progress=told.append)
+    assert not any("fitting" in str(each) for each in told)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -110,6 +113,63 @@ def test_a_full_disk_is_named_and_the_next_start_goes_on(tmp_path):
     full = start("full")
     assert "200000: its result could not be kept (File too large)" in full.stderr
     assert start("empty").stdout.strip() == "[10, 30, 200000]"
+
+
+def linger(folder, x):
+    """Take a while, and leave a mark at the beginning and at the end."""
+    Path(folder, f"begun-{x}").touch()
+    time.sleep(1.0)
+    Path(folder, f"done-{x}").touch()
+    return x * x
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Start programs of Dask; they are stopped in the end."""
+    running = []
+
+    def start(what, *arguments):
+        command = [sys.executable, "-m", "distributed.cli." + what, *map(str, arguments)]
+        with (tmp_path / f"{what}-{len(running)}.log").open("wb") as log:
+            running.append(subprocess.Popen(command, stdout=log, stderr=log))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.kill()
+        each.wait()
+
+
+def wait_for(found, seconds=60):
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_started_anew_loses_nothing(started, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    scheduler = ("dask_scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+    first = started(*scheduler)
+    worker = ("dask_worker", address, "--nthreads", 1, "--no-dashboard", "--death-timeout", 30)
+    started(*worker)
+
+    def start_anew():
+        wait_for((tmp_path / "done-2").exists)
+        first.kill()
+        first.wait()
+        started(*scheduler)
+        started(*worker)
+
+    with ThreadPoolExecutor() as beside:
+        anew = beside.submit(start_anew)
+        assert run(Dask(address), partial(linger, tmp_path)) == SQUARES
+        anew.result()
+    assert first.poll() is not None
 
 
 def test_a_cluster_that_runs_has_its_own_workers():

@@ -173,12 +173,31 @@ def test_files_may_differ_in_the_order_and_types_of_their_columns(tmp_path, chan
     same_as_whole(open_partitions(write(tmp_path, [first, change(second)]), **COLUMNS), whole)
 
 
+def test_files_may_declare_the_same_words_in_another_order(tmp_path):
+    words = make_log().with_columns(
+        pl.col("a").replace_strict({0: "none", 1: "low", 2: "high"}, return_dtype=pl.String)
+    )
+    first, second = cut(words, 2)
+    orders = (["none", "low", "high"], ["high", "low", "none"])
+    frames = [
+        x.with_columns(pl.col("a").cast(pl.Enum(o))) for x, o in zip((first, second), orders, strict=True)
+    ]
+    source = open_partitions(write(tmp_path, frames), **COLUMNS)
+    whole = read_table(tmp_path, **COLUMNS)
+    found = read_all(source)[1]
+    assert whole.action_names == ("none", "low", "high")
+    assert found == {
+        name: (whole[i].states.tolist(), whole[i].actions.tolist(), whole[i].rewards.tolist())
+        for i, name in enumerate(whole.ids.tolist())
+    }
+
+
 def test_a_part_without_any_action_is_named(tmp_path):
     log = make_log()
     empty = log.with_columns(pl.lit(None, dtype=pl.Int64).alias("a"), pl.col("id") + 1000)
     source = open_partitions(write(tmp_path, [log, empty]), **COLUMNS)
     inventory = inventory_of(source)
-    assert inventory.n_actions == 3
+    assert inventory.contents.codes == {"a": (0.0, 1.0, 2.0)}
     with pytest.raises(ValueError, match="column 'a'"):
         source.reading.trajectories(inventory.parts[-1].rows(source.reading))
 

@@ -153,7 +153,7 @@ def _say_shrinkage(
     if best and shrunk[best] is not plain[best]:
         zero = int((at_actions(plain[best].on(data), data.actions) == 0).sum())
         share = shrunk[best].model.calibrator.share  # type: ignore[attr-defined]
-        yield B110.finding("note", model=best, share=share, zero=zero, steps=data.n_steps)
+        yield B110.finding("note", "every", model=best, share=share, zero=zero, steps=data.n_steps)
 
 
 def _compare(

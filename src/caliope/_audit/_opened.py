@@ -28,6 +28,7 @@ from caliope.engines._jobs import Engine, run_job
 from caliope.engines._local import Local
 from caliope.io._inventory import Inventory, LookAt, take_inventory
 from caliope.io._partitions import Partitions
+from caliope.io._survey import count_actions, widen_encoder
 
 Models = Mapping[str, Any] | Callable[[Trajectories], Mapping[str, Any]] | None
 
@@ -217,8 +218,14 @@ def _read_sample(source: Partitions, inventory: Inventory, drawn: Int, engine: E
     numbers = np.sort(inventory.order[drawn])
     parts = list(inventory.choose(numbers))
     frames = dict(run_job(engine, ReadRows(source.reading), parts, work=Cache()))
-    data = read_part(source.reading, pl.concat([frames[i] for i in range(len(parts))]), numbers)
-    if inventory.n_actions is not None and inventory.n_actions > data.n_actions and data.action_names is None:
-        data = data.replace(n_actions=inventory.n_actions)
+    rows = pl.concat([frames[i] for i in range(len(parts))])
+    given = source.reading
+    first = given.counting(count_actions(inventory.contents, given.options))
+    data = read_part(first, rows, numbers)
+    encoder = widen_encoder(data.encoder, inventory.contents)
+    if encoder != data.encoder or (encoder.action_names and given.options.get("n_actions") is not None):
+        # Read again with room for what lies outside the sample.
+        data = read_part(given.meaning(encoder, first.options["n_actions"]), rows, numbers)
+        data = data.replace(encoder=encoder)
     object.__setattr__(data, "place", read_only(numbers))
     return data.in_fixed_order()

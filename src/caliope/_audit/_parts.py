@@ -13,7 +13,7 @@ from caliope._gather import target_probabilities, weigh_steps
 from caliope._given_policies import as_policy
 from caliope._named_policies import as_coded
 from caliope._policies import MixWithPractice, Relative, action_probabilities
-from caliope._ragged import Bool, Float, Int
+from caliope._ragged import Bool, Float, Int, at_actions
 from caliope._trajectories import Trajectories
 from caliope.behaviour._extended import ExtendedBehaviour
 from caliope.behaviour._fit import FittedBehaviour
@@ -70,6 +70,7 @@ class PartColumns(NamedTuple):
     v: Float  # (M,)
     before: Float  # (M, k), predicted weights before each step
     terminated: Bool  # (k,)
+    ruled_out: int = 0  # logged actions to which the behaviour model gave probability 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,8 @@ class WeighPart:
         Number of actions of the whole log.
     behaviour : FittedBehaviour
         The behaviour model.
+    n_fitted : int
+        Decisions that it was fitted on.
     logged : str or None
         The column with the recorded probabilities of the actions taken, which are used instead of the model.
     target : Any
@@ -99,6 +102,7 @@ class WeighPart:
     reading: Reading
     n_actions: int
     behaviour: FittedBehaviour
+    n_fitted: int
     logged: str | None
     target: Any
     values: AveragedValues
@@ -110,12 +114,12 @@ class WeighPart:
         """The columns of a part."""
         data = self._read(job.part)
         wide = self.behaviour.widen(data)
-        behaviour = self._behaviour_on(data, wide)
+        behaviour, ruled_out = self._behaviour_on(data, wide)
         target, needed = _ask_target(as_coded(as_policy(self.target, data), data), data)
         q = self.values.predict(wide if self.values_see_all else data, job.turns, needed)
         log_ratio, q_taken, v = weigh_steps(data, target, behaviour, q=q)
         before = predict_weights(self.regressions, data, job.weight_turns)
-        return PartColumns(data.rewards, log_ratio, q_taken, v, before, data.terminated)
+        return PartColumns(data.rewards, log_ratio, q_taken, v, before, data.terminated, ruled_out)
 
     def _read(self, part: Part) -> Trajectories:
         data = read_part(self.reading, part.rows(self.reading), part.numbers)
@@ -131,12 +135,34 @@ class WeighPart:
             )
         return data if data.n_actions == self.n_actions else data.replace(n_actions=self.n_actions)
 
-    def _behaviour_on(self, data: Trajectories, wide: Trajectories) -> Float:
+    def _behaviour_on(self, data: Trajectories, wide: Trajectories) -> tuple[Float, int]:
         if self.logged is not None:
             known = np.asarray(data[self.logged], dtype=np.float64)
             check_taken(data, known)
-            return known
-        return action_probabilities(self.behaviour.model, wide.states, self.n_actions)
+            return known, 0
+        found = action_probabilities(self.behaviour.model, wide.states, self.n_actions)
+        ruled_out = int((at_actions(found, data.actions) == 0).sum())
+        return rule_out_nothing(found, self.n_fitted), ruled_out
+
+
+def rule_out_nothing(probs: Float, n: int) -> Float:
+    """Probabilities of actions, (N, A), none of them 0 outside the n decisions that a model was fitted on.
+
+    Where a model rules an action out, each has happened once more in its n decisions (Laplace's rule): what never
+    happened there may happen in one of n others. Rows without a 0 stay as they are, and no row asks for the action that
+    was taken, so that ratios keep their mean.
+
+    Examples
+    --------
+    >>> rule_out_nothing(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]), 97).round(3).tolist()
+    [[0.495, 0.495, 0.01], [0.2, 0.3, 0.5]]
+    """
+    rows = np.flatnonzero((probs == 0).any(axis=1))
+    if not len(rows):
+        return probs
+    whole = np.array(probs)
+    whole[rows] = (n * whole[rows] + 1) / (n + whole.shape[1])
+    return whole
 
 
 def _ask_target(target: Any, data: Trajectories) -> tuple[Any, Bool | None]:

@@ -110,7 +110,7 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
     with begin("how far the log carries"):
         reach = _trace(prepared, whole, support, table[GAIN], answers)
     looked_at = len(prepared.looked_at) / len(capped)
-    about = (*prepared.findings, *support.findings())
+    about = (*prepared.findings, *whole.findings, *support.findings())
     agreeing = check_estimates(table, comparable_values(others, prepared), looked_at)
     asked_for = (*_check_question(asked), *by_folds, *answers.findings)
     findings = (
@@ -159,11 +159,14 @@ class Whole:
     shares : callable, optional
         What yields the evidence of each share of the decisions, plain and marginalised; by default it is made of the
         log that was prepared.
+    findings : tuple of Finding
+        What was found where the models of a sample met the rest of the log.
     """
 
     basis: Basis
     names: Names
     shares: Callable[[], Iterator[tuple[Evidence, Evidence]]] | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 Extend = Callable[["PreparedAudit", Basis, Stages], Whole]
@@ -198,7 +201,12 @@ def _trace(
         return None
     about = Known(
         # Neighbours that hang together do so at every share.
-        (*prepared.findings, *answers.findings, *(f for f in gain.findings if f.check == L108)),
+        (
+            *prepared.findings,
+            *whole.findings,
+            *answers.findings,
+            *(f for f in gain.findings if f.check == L108),
+        ),
         support,
         (*gain.conditions, *answers.conditions, _independence(prepared.data)),
     )

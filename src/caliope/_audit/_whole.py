@@ -26,7 +26,7 @@ from caliope._evidence import Evidence
 from caliope._gather import settle
 from caliope._policies import MixWithPractice, Practice
 from caliope._ragged import Float, Int, Ragged
-from caliope._trajectories import Trajectories
+from caliope.checks import B110, Finding
 from caliope.engines._jobs import Engine, run_job
 from caliope.io._inventory import Inventory
 from caliope.io._partitions import Partitions
@@ -69,8 +69,10 @@ class Extension:
             shares, fits = _fit_shares(prepared, basis)
             columns = _Columns.empty(self.layout, 1 + len(fits))
             columns.put(self.drawn, _of_sample(basis, fits))
+            ruled_out = 0
             for ranks, part in self._weigh(prepared, basis, fits):
                 columns.put(ranks, part)
+                ruled_out += part.ruled_out
         with begin("gathering all evidence"):
             base = self._evidence(columns, basis.evidence)
             _check_worst(basis.asked.worst, base)
@@ -83,7 +85,7 @@ class Extension:
             )
         again = partial(_each_share, whole, shares, fits, columns.before)
         names = Names(self.inventory.ids[self.inventory.order], self.inventory.order)
-        return Whole(whole, names, again)
+        return Whole(whole, names, again, _say_ruled_out(prepared, ruled_out, len(columns.rewards)))
 
     @cached_property
     def layout(self) -> Ragged:
@@ -104,15 +106,14 @@ class Extension:
             own = place[part.numbers]
             jobs.append(PartJob(part, turns[own], weight_turns[own]))
             ranks.append(rest[own])
-        reading = replace(
-            self.source.reading, options={**self.source.reading.options, **self._meant(prepared.data)}
-        )
+        reading = self.source.reading.meaning(prepared.data.encoder, prepared.data.n_actions)
         target = basis.asked.given
         fitted = [basis.regression, *fits]
         task = WeighPart(
             reading,
             prepared.data.n_actions,
             without_log(prepared.chosen),
+            prepared.models.n_steps,
             self.logged,
             target,
             self._values(basis).without_table(),
@@ -124,11 +125,6 @@ class Extension:
         work = prepared.inputs.cache.keyed(self.source.digest, repr(reading), told, *_identity_of(target))
         for i, columns in run_job(self.engine, task, jobs, work=work):
             yield ranks[i], columns
-
-    def _meant(self, data: Trajectories) -> dict[str, Any]:
-        """What the sample has taught about the columns."""
-        meant: dict[str, Any] = {"encoder": data.encoder, "levels": None, "cuts": None}
-        return meant if data.action_names is not None else meant | {"n_actions": data.n_actions}
 
     def _take_turns(self, basis: Basis, rest: Int) -> tuple[Int, Int]:
         unit, clustered = self.layout.unit, self.layout.cluster is not None
@@ -162,6 +158,14 @@ class Extension:
             cluster=layout.cluster,
             place=self.inventory.order,
         )
+
+
+def _say_ruled_out(prepared: PreparedAudit, zero: int, total: int) -> tuple[Finding, ...]:
+    """B110: the model of the sample gave probability 0 to actions that were taken outside it."""
+    if not zero:
+        return ()
+    facts = {"model": prepared.comparison.recommended, "n": prepared.models.n_steps}
+    return (B110.finding("note", "outside", zero=zero, steps=total - prepared.data.n_steps, **facts),)
 
 
 @dataclass(frozen=True, eq=False)

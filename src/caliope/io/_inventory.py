@@ -14,6 +14,7 @@ from caliope._clusters import number_clusters
 from caliope._identity import hash_names
 from caliope._ragged import Int
 from caliope.io._partitions import Partitions, Reading, Stretch
+from caliope.io._survey import Survey, columns_to_survey, survey, together
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,23 +25,22 @@ class Seen:
     lengths: Int
     first: Int  # the first row of each, counted in the stretch
     last: Int
-    largest: float  # the largest code of an action; nan where actions are no whole numbers
+    contents: Survey
     cluster: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class LookAt:
-    """Look at a stretch: whose rows it holds."""
+    """Look at a stretch: whose rows it holds, and what is in its columns."""
 
     reading: Reading
 
     def __call__(self, stretch: Stretch) -> Seen:
         """Trajectories of a stretch, with the number and place of their rows in it."""
         options, episode = self.reading.options, self.reading.episode
-        action, cluster = options["action"], options.get("cluster")
-        coded = isinstance(action, str) and self.reading.schema[action].is_integer()
-        columns = dict.fromkeys([episode, *([action] if coded else []), *([cluster] if cluster else [])])
-        rows = self.reading.rows_of(stretch, list(columns)).with_row_index("row")
+        cluster = options.get("cluster")
+        columns = [episode, *([cluster] if cluster else []), *columns_to_survey(options)]
+        rows = self.reading.rows_of(stretch, list(dict.fromkeys(columns))).with_row_index("row")
         if rows[episode].null_count():
             raise ValueError(
                 f"column {episode!r} holds rows without a trajectory: fill in the id or drop them."
@@ -53,11 +53,9 @@ class LookAt:
         ]
         found = rows.group_by(pl.col(episode).alias("id"), maintain_order=True).agg(*place, *label)
         lengths, first, last = (found[name].to_numpy().astype(np.int64) for name in ("n", "first", "last"))
-        largest: Any = rows[action].max() if coded else None
         labels = found["cluster"].to_numpy() if cluster else None
-        # Without any code the column is empty, which is said when its rows are read.
-        largest = float("nan") if largest is None else float(largest)
-        return Seen(found["id"].to_numpy(), lengths, first, last, largest, labels)
+        contents = survey(rows, options)
+        return Seen(found["id"].to_numpy(), lengths, first, last, contents, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +121,8 @@ class Inventory:
         Their numbers in the order of a hash of their ids: that in which an audit works.
     parts : tuple of Part
         The parts, each with the trajectories that begin in it.
-    n_actions : int or None
-        One more than the largest code of an action; None where actions are no codes.
+    contents : Survey
+        What their columns of states and actions hold.
     cluster : array of shape (n,) or None
         Their clusters.
     """
@@ -133,7 +131,7 @@ class Inventory:
     lengths: Int
     order: Int
     parts: tuple[Part, ...]
-    n_actions: int | None
+    contents: Survey
     cluster: NDArray[Any] | None
 
     @property
@@ -187,11 +185,10 @@ def take_inventory(partitions: Partitions, seen: Sequence[Seen]) -> Inventory:
         numbers = np.arange(begun[k], begun[k + 1])
         if len(numbers):
             parts.append(Part(stretch, numbers, ids[inside], others))
-    largest = np.fmax.reduce([each.largest for each in seen])
     labels = [each.cluster for each in seen if each.cluster is not None]
-    n_actions = None if np.isnan(largest) else int(largest) + 1
+    contents = together([each.contents for each in seen])
     cluster = np.concatenate(labels)[first] if labels else None
-    return Inventory(ids[first], lengths, order, tuple(parts), n_actions, cluster)
+    return Inventory(ids[first], lengths, order, tuple(parts), contents, cluster)
 
 
 def _number_alike(keys: NDArray[np.uint64]) -> tuple[Int, Int, Int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,6 +74,17 @@ class Reading:
             raise
         stretch.check_unchanged()
         return found.cast({name: self.schema[name] for name in names})
+
+    def counting(self, n_actions: int | None) -> Reading:
+        """The same with so many actions."""
+        return replace(self, options={**self.options, "n_actions": n_actions})
+
+    def meaning(self, encoder: Any, n_actions: int | None = None) -> Reading:
+        """The same with levels, gaps and doses that mean what they meant in a log that was read before."""
+        meant: dict[str, Any] = {"encoder": encoder, "levels": None, "cuts": None}
+        if n_actions is not None and encoder.action_names is None:
+            meant["n_actions"] = n_actions
+        return replace(self, options={**self.options, **meant})
 
     def trajectories(self, rows: pl.DataFrame) -> Trajectories:
         """The trajectories of some rows, in the order in which they first appear."""
@@ -215,9 +226,19 @@ def _common_types(paths: Sequence[Path], roles: Roles) -> dict[str, Any]:
     empty = [
         pl.scan_parquet(x, glob=False, hive_partitioning=False).select(names).head(0).collect() for x in paths
     ]
+    orders = {name: _order_of(x.schema[name] for x in empty) for name in names}
+    empty = [x.cast({name: order for name, order in orders.items() if order is not None}) for x in empty]
     types = dict(pl.concat(empty, how="vertical_relaxed").schema)
     # Names that are numbers of 128 bits are text in NumPy, as in read_table.
     wide = [
         x for x in (roles.episode, roles.cluster) if x is not None and types[x] in (pl.Int128, pl.UInt128)
     ]
     return types | dict.fromkeys(wide, pl.String())
+
+
+def _order_of(types: Iterable[Any]) -> pl.Enum | None:
+    """One order of the words of a column, where every file declares its own, as read_table joins them."""
+    declared = list(types)
+    if not all(isinstance(each, pl.Enum) for each in declared):
+        return None
+    return pl.Enum(list(dict.fromkeys(word for each in declared for word in each.categories.to_list())))
