@@ -25,7 +25,7 @@ LAYERS = [
     ["_trajectories"],
     ["_cache", "io", "_policies", "_past"],
     ["engines"],
-    ["checks._past", "checks._copies", "checks._regions"],
+    ["checks._past", "checks._copies", "checks._entries", "checks._regions"],
     ["checks._log"],
     ["_simple_policies", "_named_policies", "_given_policies", "_support"],
     ["_evidence", "_action_values"],

@@ -11,6 +11,7 @@ import pytest
 import caliope as cal
 from caliope._audit._choices import comparable_values
 from caliope.behaviour import TabularFrequencies, fit_behaviour
+from caliope.checks._audit import check_beyond
 from caliope.io import RecommendedDoses
 from caliope.io._doses import MERGED, cut_anew, merge_columns, merge_levels
 from caliope.values import TabularRegressor, fit_default_values
@@ -201,3 +202,52 @@ def test_neither_practice_nor_recorded_probabilities_are_cut_otherwise(prepared)
             data, RecommendedDoses("advice"), {"counts": TabularFrequencies()}, logged=logged, **ASK
         )
     assert not [row for row in found.others if "cut at" in row.model]
+
+
+@pytest.mark.parametrize(
+    ("rows", "advice", "expected"),
+    [
+        (0, 7000.0, []),
+        (2, 7000.0, [("note", 2 / N, 7000.0)]),
+        (3, 7000.0, [("caution", 3 / N, 7000.0)]),
+        (30, 7000.0, [("issue", 30 / N, 7000.0)]),
+        (3, -0.5, [("caution", 3 / N, -0.5)]),  # below 0, where nothing in the log is
+        (3, "a tenth", []),
+        (3, "more than a tenth", [("caution", 3 / N, None)]),
+    ],
+)
+def test_recommended_doses_beyond_those_of_the_log_are_judged_by_their_share(rows, advice, expected):
+    log = table()
+    high = float(log["dose"].max())
+    if isinstance(advice, str):
+        advice = high * (1.1 if advice == "a tenth" else 1.1001)
+    changed = log.with_columns(
+        advice=pl.when(pl.int_range(N) < rows).then(advice).otherwise(pl.col("advice"))
+    )
+    data = cal.read_table(
+        changed,
+        episode="visit",
+        action="dose",
+        reward="gain",
+        states="x",
+        keep=["advice"],
+        levels=2,
+    )
+    found = check_beyond(RecommendedDoses("advice").beyond(data))
+    assert [(x.level, x.facts["share"], x.facts["worst"]) for x in found] == [
+        (level, share, advice if worst is None else worst) for level, share, worst in expected
+    ]
+    for finding in found:
+        assert (finding.facts["low"], finding.facts["high"]) == (0.0, high)
+
+
+def test_an_audit_says_so_of_a_policy_in_doses_and_of_its_mixture():
+    log = table().with_columns(advice=pl.lit(7000.0))
+    data = cal.read_table(
+        log, episode="visit", action="dose", reward="gain", states="x", keep=["advice"], levels=2
+    )
+    policy = RecommendedDoses("advice")
+    for target in (policy, cal.mix(cal.practice, policy, 0.3)):
+        found = cal.audit(data, target, {"frequencies": TabularFrequencies()}, **ASK)
+        assert ("S103", "issue") in [(x.code, x.level) for x in found.headline.findings]
+        assert "S103" not in [x.code for x in found.practice.findings]

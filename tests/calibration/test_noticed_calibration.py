@@ -160,10 +160,19 @@ def test_clusters_may_lie_anywhere_in_the_log_of_a_kernel_error():
     assert (found.null_sd, found.p_value) == pytest.approx((sorted_.null_sd, sorted_.p_value))
 
 
-def test_strata_are_sorted_by_the_number_that_they_begin_with():
-    names = ["none", "14+", "10-13", "2.5 to 5", "0-4", "5-9"]
-    # "2.5 to 5" begins with no number of its own, and comes after those that do, by its name.
-    assert sorted(names, key=stratum_key) == ["0-4", "5-9", "10-13", "14+", "2.5 to 5", "none"]
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["0-4", "2.5 to 5", "5-9", "10-13", "14+", "none", "missing"],
+        ["up to 27.68", "above 27.68 to 35.1", "above 35.1 to 143", "above 143", "missing"],
+        ["below -5", "-5 to 2.5", "2.5 to 30", "30+"],
+        ["1", "2", "10", "3 beds", "ICU"],
+        ["2023-12-31", "2024-01-01", "2024-02-01"],
+    ],
+)
+def test_strata_are_sorted_by_the_number_that_they_begin_with(names):
+    shuffled = np.random.default_rng(0).permutation(names).tolist()
+    assert sorted(shuffled, key=stratum_key) == names
 
 
 def test_the_null_of_a_balance_table_gives_each_trajectory_a_sign():

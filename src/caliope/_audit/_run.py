@@ -38,8 +38,10 @@ from caliope._results import Estimate, Table
 from caliope._support import Support, asked_of_practice, find_support
 from caliope._trajectories import Trajectories
 from caliope.behaviour._threads import one_blas_thread
+from caliope.calibration._scores import stratum_key
 from caliope.checks import L108, Q101, W106, Finding
 from caliope.checks._audit import (
+    check_beyond,
     check_fragility,
     check_late_steps,
     check_strata,
@@ -112,7 +114,7 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
     looked_at = len(prepared.looked_at) / len(capped)
     about = (*prepared.findings, *whole.findings, *support.findings())
     agreeing = check_estimates(table, comparable_values(others, prepared), looked_at)
-    asked_for = (*_check_question(asked), *by_folds, *answers.findings)
+    asked_for = (*_check_question(asked, data), *by_folds, *answers.findings)
     findings = (
         *about,
         *check_late_steps(whole.basis.marginalised),
@@ -278,12 +280,15 @@ def _widen_for_folds(
     return wide, (check_folds(prepared.data, gain),)
 
 
-def _check_question(asked: Question) -> tuple[Finding, ...]:
-    """Q101: the value is that of a mixture with practice, and not of the policy that is mixed in."""
-    if not asked.text or not isinstance(asked.target, MixWithPractice):
-        return ()
+def _check_question(asked: Question, data: Trajectories) -> tuple[Finding, ...]:
+    """Q101: the value is that of a mixture with practice, and not of the policy that is mixed in; S103."""
+    mixed = isinstance(asked.target, MixWithPractice)
+    policy = asked.target.policy if mixed else asked.target
+    found = check_beyond(policy.beyond(data)) if isinstance(policy, RecommendedDoses) else ()
+    if not asked.text or not mixed:
+        return found
     share = float(asked.target.share)
-    return (Q101.finding("note", share=share, soften=1 - share),)
+    return (*found, Q101.finding("note", share=share, soften=1 - share))
 
 
 def _independence(data: Trajectories) -> str:
@@ -340,7 +345,9 @@ def _settings(prepared: PreparedAudit, asked: Question, how: str, answers: Answe
         learning="" if prepared.curve is None else str(prepared.curve),
         values=how,
         target=_describe(asked),
-        strata=() if inputs.strata is None else tuple(sorted({str(x) for x in inputs.strata})),
+        strata=()
+        if inputs.strata is None
+        else tuple(sorted({str(x) for x in inputs.strata}, key=stratum_key)),
         about=asked.about,
         worst=asked.worst,
         answers=answers.to_dict(),

@@ -21,6 +21,7 @@ from caliope._ragged import Float, Int
 from caliope._results import Estimate, Interval, Table, finite, percent
 from caliope._traits import Estimator, traits_of
 from caliope._trajectories import Trajectories
+from caliope.calibration._scores import stratum_key
 from caliope.checks import Finding, Verdict
 from caliope.checks._audit import bias_factor, check_unseen, grade_capping
 from caliope.checks._counting import count_once
@@ -292,7 +293,7 @@ def estimate_subgroups(
     layout = basis.evidence.layout
     labels = np.array([str(x) for x in np.asarray(strata)[layout.first]])
     parts, few = [], []
-    for name in np.unique(labels):
+    for name in sorted(np.unique(labels), key=stratum_key):
         members = np.flatnonzero(labels == name)
         worth = round(float(kish(weigh_trajectories(traits_of(_GAIN), basis.marginalised.take(members)))), 6)
         if worth < TOO_FEW:

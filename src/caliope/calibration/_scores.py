@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,8 +17,8 @@ from caliope.behaviour._calibrators import Chain, Isotonic, Shrinkage, Temperatu
 from caliope.calibration._neighbourhoods import total_variation
 from caliope.calibration._null import check_table
 
-# The stratum that is the whole log.
-ALL = "all"
+# The stratum that is the whole log, and that of steps without a value.
+ALL, MISSING = "all", "missing"
 
 # Probabilities (N, A), actions (N,) -> loss of each step (N,).
 Loss = Callable[[Float, Int], Float]
@@ -338,13 +339,13 @@ def severity_strata(score: ArrayLike, edges: Sequence[float] = (5, 10, 14)) -> A
         )
     if not len(cuts) or not np.isfinite(cuts).all() or (np.diff(cuts) <= 0).any():
         raise ValueError(f"edges must be finite numbers that rise, at least one, got {list(edges)}.")
-    return np.array(_ranges(cuts), dtype=object)[np.searchsorted(cuts, x, side="right")]
+    return np.array(name_ranges(cuts), dtype=object)[np.searchsorted(cuts, x, side="right")]
 
 
-def _ranges(cuts: Float) -> list[str]:
-    """Name the ranges between cuts: 5-9 for whole numbers, 2.5 to 5 otherwise."""
+def name_ranges(cuts: Float, *, counts: bool = True) -> list[str]:
+    """Name the ranges between cuts: 5-9 for whole numbers from 0 (``counts``), 2.5 to 5 otherwise."""
     inner = list(pairwise(cuts))
-    if (cuts == np.round(cuts)).all() and cuts[0] > 0:
+    if counts and (cuts == np.round(cuts)).all() and cuts[0] > 0:
         return [f"0-{cuts[0] - 1:g}", *(f"{a:g}-{b - 1:g}" for a, b in inner), f"{cuts[-1]:g}+"]
     return [f"below {cuts[0]:g}", *(f"{a:g} to {b:g}" for a, b in inner), f"{cuts[-1]:g}+"]
 
@@ -377,7 +378,14 @@ def sample_rows(strata: Any, log: Trajectories, n_states: int, rng: np.random.Ge
     )
 
 
+# A range of numbers, as strata are named: 5-9, 14+, 2.5 to 5, below 3, up to 3, above 3 to 5.
+_RANGE = re.compile(r"^(below|up to|above)? ?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=$|-|\+| to )")
+
+
 def stratum_key(name: str) -> tuple[Any, ...]:
-    """Return the key that sorts strata by the number they begin with, if any."""
-    head = str(name).split("-")[0].rstrip("+")
-    return (0, float(head), name) if head.replace(".", "", 1).isdigit() else (1, 0.0, name)
+    """Return the key that sorts strata by the number they begin with, if any; those without a value come last."""
+    found = _RANGE.match(str(name))
+    if found is None:
+        return (2 if name == MISSING else 1, 0.0, 0, name)
+    side = {"below": -1, "up to": -1, "above": 1}.get(found[1], 0)
+    return (0, float(found[2]), side, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from caliope.checks import (
     A112,
     D109,
     D116,
+    S103,
     Finding,
     Level,
 )
@@ -45,6 +46,7 @@ _LESS_LIKELY = (
 )
 _ILL_SCALED = (0.05, 0.1)  # off a total probability of 1: a caution, an issue
 _FITTED = 0.25  # share of the decisions: fitted on that many, intervals were seen to cover
+_BEYOND = (0.01, 0.1)  # shares of recommended doses beyond the log, from which on: a caution, an issue
 _FRAGILE = 1.2  # a factor in the weights that any unmeasured confounder may have
 
 
@@ -82,6 +84,15 @@ def check_fragility(gain: Estimate, *, to_flip: int | None, factor: float) -> tu
     if signed and factor < _FRAGILE:
         found.append(A104.finding("note", factor=factor))
     return tuple(found)
+
+
+def check_beyond(found: Sequence[Any]) -> tuple[Finding, ...]:
+    """S103: a policy that recommends doses which nobody in the log had, by column."""
+    levels: tuple[Level, ...] = ("note", "caution", "issue")
+    return tuple(
+        S103.finding(levels[int(np.searchsorted(_BEYOND, each.share, side="right"))], **asdict(each))
+        for each in found
+    )
 
 
 def check_logged(data: Trajectories, logged: Float, behaviour_probs: Float) -> tuple[Finding, ...]:

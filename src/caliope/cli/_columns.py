@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -14,7 +13,8 @@ import numpy as np
 from caliope._trajectories import Trajectories
 from caliope._validation import ActionCountError
 from caliope.behaviour._saving import load_model
-from caliope.calibration._scores import severity_strata
+from caliope.calibration._scores import MISSING, name_ranges
+from caliope.cli._by_name import in_order_of_actions
 from caliope.cli._config import Study, show_settings
 from caliope.cli._guess import Guess, Known, guess_states, sample_size
 from caliope.cli._kinds import ROW, list_names, parse_cuts, split_names
@@ -256,14 +256,14 @@ def place_of(data: Trajectories, row: int) -> str:
     return f"trajectory {data.ids[i]}, step {row - data.offsets[i]}"
 
 
-def numbers_of(data: Trajectories, name: str, what: str) -> Any:
-    """Return a column as finite numbers, (N,)."""
+def numbers_of(data: Trajectories, name: str, what: str, *, gaps: bool = False) -> Any:
+    """Return a column as finite numbers, (N,), with ``gaps`` also NaN."""
     try:
         values = np.asarray(data[name], dtype=np.float64)
     except (TypeError, ValueError):
         first = next((repr(x) for x in data[name] if not _is_number(x)), str(data[name].dtype))
         raise TypeError(f"column {name!r} ({what}) must hold numbers, but has {first}.") from None
-    bad = np.flatnonzero(~np.isfinite(values))
+    bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))
     if len(bad):
         raise ValueError(
             f"column {name!r} ({what}): {len(bad)} of {len(values)} rows hold no finite number (first: "
@@ -280,28 +280,6 @@ def propensities_of(study: Study, data: Trajectories) -> Any:
     names = in_order_of_actions(names, data, "--propensity") if len(names) > 1 else names
     found = [numbers_of(data, name, "logged probability") for name in names]
     return found[0] if len(found) == 1 else np.column_stack(found)
-
-
-def in_order_of_actions(columns: Sequence[str], data: Trajectories, option: str) -> Sequence[str]:
-    """Columns in the order of the actions that their names end in; as given where actions have no words."""
-    actions = data.encoder.actions
-    if data.action_names is None or len(actions) > 1 or actions[0].cuts:
-        return columns  # codes and levels have an order that everybody knows
-    found = []
-    for name in data.action_names:
-        fitting = [
-            column
-            for column in columns
-            if column == name or re.search(rf"[^A-Za-z0-9]{re.escape(name)}$", column)
-        ]
-        if len(fitting) != 1:
-            raise ValueError(
-                f"{option} must name one column per action, ending in its name, such as p_{name}: "
-                f"{len(fitting)} of {', '.join(columns)} do so for {name!r}. Rename them; their order alone does not "
-                f"say which action is which."
-            )
-        found += fitting
-    return found
 
 
 # -- answers to what no log tells --
@@ -338,7 +316,7 @@ def strata_of(study: Study, data: Trajectories) -> Any:
         return None
     name, colon, edges = study.by.partition(":")
     if colon:
-        return severity_strata(numbers_of(data, name, "strata"), _parse_edges(study.by, edges))
+        return _cut_at(data, name, _parse_edges(study.by, edges))
     values = np.asarray(data[name])
     if values.dtype.kind in "fiu" and len(np.unique(values)) > _FEW_VALUES:
         return _cut_into_quarters(values.astype(np.float64))
@@ -350,6 +328,15 @@ def strata_of(study: Study, data: Trajectories) -> Any:
             f"them, or give limits such as --by {name}:5,10."
         )
     return labels
+
+
+def _cut_at(data: Trajectories, name: str, edges: Sequence[float]) -> Any:
+    """Strata by given limits; what has no value is a stratum of its own."""
+    values = numbers_of(data, name, "strata", gaps=True)
+    known = np.isfinite(values)
+    counts = bool((values[known] == np.round(values[known])).all() and (values[known] >= 0).all())
+    names = np.array(name_ranges(np.array(edges), counts=counts), dtype=object)
+    return np.where(known, names[np.searchsorted(edges, values, side="right")], MISSING)
 
 
 def _parse_edges(by: str, text: str) -> list[float]:
@@ -369,12 +356,12 @@ def _cut_into_quarters(values: Any) -> Any:
     names += [f"above {low:.4g} to {high:.4g}" for low, high in pairwise(cuts)]
     names += [f"above {cuts[-1]:.4g}"] if len(cuts) else ["all"]
     place = np.searchsorted(cuts, np.where(known, values, 0.0), side="left")
-    return np.where(known, np.array(names, dtype=object)[place], "missing")
+    return np.where(known, np.array(names, dtype=object)[place], MISSING)
 
 
 def _label(x: Any) -> str:
     if x is None or (_is_number(x) and not np.isfinite(x)):
-        return "missing"
+        return MISSING
     return f"{x:g}" if _is_number(x) else str(x)
 
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from caliope._ragged import Bool, Float
 from caliope.io._encoder import GAPS
-from caliope.io._learn import is_date, rare_below
+from caliope.io._learn import is_date, is_number, mostly_numbers, rare_below
 
 _SAMPLE = 20_000  # rows that are looked at
 _FEW = 10  # different values, up to which they are compared one by one
@@ -101,9 +101,8 @@ class _View:
             return "an id, by its name"
         if not column.dtype.is_numeric() and column.dtype != pl.Boolean:
             text = column.cast(pl.String)
-            share = text.drop_nulls().cast(pl.Float64, strict=False).is_not_null().mean()
-            if isinstance(share, float) and share >= 0.5 and column.dtype == pl.String:
-                return "text that holds numbers"
+            if column.dtype == pl.String and (reason := _numbers_in_text(text)):
+                return reason
             pairs = pl.DataFrame({"who": self.owner, "what": text}).unique().drop_nulls()
             pairs = pairs.filter(~pl.col("what").is_in(GAPS))
             most = pairs["what"].value_counts()["count"].max() if pairs.height else 0
@@ -173,6 +172,20 @@ class _View:
         values, inside = _numbers(self.sample, name), np.diff(self.owner) == 0
         steps: Bool = np.diff(values)[inside] > 0
         return bool(len(steps) and steps.all())
+
+
+def _numbers_in_text(text: pl.Series) -> str:
+    """Why a column of text that holds numbers is no state; empty where it holds words."""
+    known = text.str.strip_chars().drop_nulls()
+    known = known.filter(~known.is_in(GAPS))
+    words = known.unique(maintain_order=True).to_list()
+    share = known.is_in([word for word in words if is_number(word)]).mean() if words else 0.0
+    if not (isinstance(share, float) and share >= 0.5) and not mostly_numbers(words):
+        return ""
+    odd = next((word for word in words if not is_number(word)), None)
+    if odd is None:
+        return f"numbers written as text, such as {words[0]!r}: write them as 1234.5"
+    return f"text that holds numbers, but also {odd!r}: leave gaps empty to use it"
 
 
 def _numbers(sample: pl.DataFrame, name: str) -> Float:

@@ -23,7 +23,8 @@ from caliope._validation import as_action_codes, refuse_beyond, refuse_sparse
 from caliope.behaviour._frequencies import TabularFrequencies
 from caliope.behaviour._gaps import fill_unseen
 from caliope.behaviour._models import POOL, boosting, candidate_models, default_models
-from caliope.cli._columns import in_order_of_actions, numbers_of, place_of, recommended_columns, target_model
+from caliope.cli._by_name import in_order_of_actions, pairing
+from caliope.cli._columns import numbers_of, place_of, recommended_columns, target_model
 from caliope.cli._config import MOST_ACTIONS, Study
 from caliope.io import RecommendedDoses
 
@@ -77,7 +78,7 @@ def target_of(study: Study, data: Trajectories) -> Target:
             "--propensity out."
         )
     policy, question = softened(study, policy, words)
-    return Target(policy, data, question, notes=notes)
+    return Target(policy, data, question, notes=pairing(study.target_columns, data) | notes)
 
 
 def softened(study: Study, policy: Any, words: str) -> tuple[Any, str]:

@@ -14,6 +14,7 @@ from caliope._trajectories import Trajectories
 from caliope.io._encoder import ActionColumn, Encoder
 from caliope.io._learn import learn_doses, level_names
 
+_ROOM = 0.1  # of the range of the logged doses: so far beyond them a recommended one is still like them
 # In the name of such a choice.
 CUT, MERGED = " cut at ", " (levels merged)"
 
@@ -56,6 +57,51 @@ class RecommendedDoses:
         columns = zip(encoder.actions, names, strict=True)
         frame = pl.DataFrame([pl.Series(each.name, data[name], strict=False) for each, name in columns])
         return np.eye(data.n_actions)[encoder.encode_actions(frame)]
+
+    def beyond(self, data: Trajectories) -> tuple[Beyond, ...]:
+        """What is recommended beyond the doses of a log, by column; those of the log were cut and kept."""
+        names = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        found = (
+            _beyond(each.name, np.asarray(data[name], dtype=np.float64), data[each.name])
+            for each, name in zip(data.encoder.actions, names, strict=True)
+            if each.cuts and each.name in data.columns
+        )
+        return tuple(each for each in found if each is not None)
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Recommended doses of one column that lie beyond those of the log.
+
+    Attributes
+    ----------
+    column : str
+        The column of the logged doses.
+    share : float
+        Share of the decisions.
+    low, high : float
+        The smallest and the largest dose of the log.
+    worst : float
+        The recommended dose that is furthest from them.
+    """
+
+    column: str
+    share: float
+    low: float
+    high: float
+    worst: float
+
+
+def _beyond(name: str, asked: Float, given: Float) -> Beyond | None:
+    """Doses outside those of the log by more than a tenth of their range, or below 0 where none of the log is."""
+    low, high = float(np.min(given)), float(np.max(given))
+    room = _ROOM * (high - low)
+    least = 0.0 if low >= 0 and low - room < 0 else low - room
+    outside = (asked < least) | (asked > high + room)
+    if not outside.any():
+        return None
+    far = np.where(asked > high, asked - high, low - asked)
+    return Beyond(name, float(outside.mean()), low, high, float(asked[far.argmax()]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from caliope.io._encoder import ActionColumn, StateColumn, as_text, last_known
 _KEPT = 30  # levels of a category that have a feature of their own
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$")
 _MOST_LEVELS = 100  # of a dose
+_LEVELS = 10  # different numbers up to which they may be names, such as grades
 
 
 @dataclass
@@ -52,14 +53,26 @@ class Words:
         """The different words, as numbered."""
         return list(self.numbers)
 
+    @property
+    def holds_numbers(self) -> bool:
+        """Whether numbers are meant: in most rows, or in most of the words where these are many."""
+        return self.numeric_share() >= 0.5 or mostly_numbers(self.words)
+
     def numeric_share(self) -> float:
         """The share of rows with a value whose word is a number."""
         counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.numbers))
-        number = np.array([_is_number(word) for word in self.words], dtype=bool)
+        number = np.array([is_number(word) for word in self.words], dtype=bool)
         return float(counts[number].sum() / counts.sum()) if counts.sum() else 0.0
 
 
-def _is_number(word: str) -> bool:
+def mostly_numbers(words: Sequence[str]) -> bool:
+    """Whether most of these different words are numbers, and too many to be the names of levels."""
+    numbers = sum(map(is_number, words))
+    return numbers > _LEVELS and 2 * numbers > len(words)
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a number, also with a decimal comma."""
     try:
         return math.isfinite(float(word.replace(",", ".", 1)))
     except ValueError:
@@ -70,16 +83,16 @@ def _sorted(words: Sequence[str], order: Sequence[str]) -> list[str]:
     """Words in the order that the type declares, numbers by size, all others by the alphabet."""
     if order:
         return list(order)
-    if words and all(map(_is_number, words)):
+    if words and all(map(is_number, words)):
         return sorted(words, key=lambda word: (float(word.replace(",", ".", 1)), word))
     return sorted(words)
 
 
 def refuse_numbers_as_text(found: Words, part: str, *, declared: bool) -> None:
     """Raise where a column of text holds numbers for the most part: one odd cell would make a category of it."""
-    if declared or not found.numbers or found.numeric_share() < 0.5:
+    if declared or not found.numbers or not found.holds_numbers:
         return
-    odd = next((word for word in found.words if not _is_number(word)), None)
+    odd = next((word for word in found.words if not is_number(word)), None)
     if odd is None:
         raise TypeError(
             f"column {found.name!r} ({part}) is text that holds numbers, such as {found.words[0]!r}. Cast it to a "

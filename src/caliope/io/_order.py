@@ -217,6 +217,20 @@ def calendar_of(column: nw.Series[Any], plan: Plan) -> Float:
     return (values - np.datetime64(0, "us")) / np.timedelta64(1, "D")
 
 
+def _refuse_spaces(ids: NDArray[Any], episode: str) -> None:
+    """Raise for ids that differ in spaces alone: one episode would count as two."""
+    if ids.dtype.kind not in "OU":
+        return
+    bare: dict[str, Any] = {}
+    for each in ids:
+        other = bare.setdefault(str(each).strip(), each)
+        if other is not each:
+            raise ValueError(
+                f"column {episode!r}: {other!r} and {each!r} differ in spaces alone, and would be two episodes. Remove "
+                "the spaces around ids."
+            )
+
+
 def plan_rows(keys: Frame, episode: str | None, *, time: str | None) -> Plan:
     """Find the place of every row; raise if their order is not certain."""
     if episode is None:
@@ -228,6 +242,7 @@ def plan_rows(keys: Frame, episode: str | None, *, time: str | None) -> Plan:
             f"(first: row {nameless[0]}). Fill in the id or drop the row."
         )
     runs = _find_runs(keys[episode])
+    _refuse_spaces(runs.ids, episode)
     if time is None:
         _refuse_split(runs, episode)
         return Plan(runs.offsets, runs.ids, None)

@@ -1,0 +1,85 @@
+"""Entries that look like something else: an outcome in every row, and numbers that stand for a gap."""
+
+import numpy as np
+import pytest
+
+import caliope as cal
+from caliope.checks._entries import check_repeats, check_stand_ins
+from caliope.checks._log import check_log
+
+
+def log(rewards, lengths, states=None):
+    rewards = np.asarray(rewards, dtype=float)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    n = int(offsets[-1])
+    states = np.random.default_rng(0).normal(size=(n, 1)) if states is None else states
+    return cal.Trajectories(states, np.arange(n) % 2, rewards, offsets)
+
+
+@pytest.mark.parametrize(("rewarded", "said"), [(9, False), (10, True)])
+def test_an_outcome_in_every_row_of_ten_trajectories_is_said(rewarded, said):
+    outcome = np.arange(30) < rewarded
+    found = check_repeats(log(np.repeat(outcome, 3), [3] * 30))
+    assert (found is not None) == said
+    if found:
+        assert (found.code, found.level, found.facts) == ("L110", "caution", {"n": 30})
+
+
+def test_what_is_no_repeated_outcome_is_not_called_one():
+    outcome = (np.arange(30) < 15).astype(float)
+    assert check_repeats(log(np.repeat(outcome, 3), [3] * 30)) is not None
+    once = np.repeat(outcome, 3)
+    once[0] = 0.0  # one trajectory whose decisions differ
+    assert check_repeats(log(once, [3] * 30)) is None
+    assert check_repeats(log(np.ones(90), [3] * 30)) is None  # one reward for all, such as per hour alive
+    assert check_repeats(log(outcome, [1] * 30)) is None  # a single decision each
+    last = np.zeros(90)
+    last[2::3] = outcome
+    assert check_repeats(log(last, [3] * 30)) is None  # the outcome at the end alone
+    # Single decisions beside trajectories of several say nothing, and are not counted.
+    mixed = log(np.concatenate([np.repeat(outcome, 3), np.ones(20)]), [3] * 30 + [1] * 20)
+    assert check_repeats(mixed).facts == {"n": 30}
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([0.1, 500.0, -999.0], -999.0),
+        ([0.1, 1200.0, -999.0], None),  # no further from the others than they are from each other
+        ([20.0, 70.0, 9999.0], 9999.0),
+        ([20.0, 70.0, 9998.0], None),  # no number that stands for a gap anywhere
+        (
+            [20.0, 46.0, 99.0],
+            None,
+        ),  # apart by 53, and the others by 26: three times as far is asked of short ones
+        ([20.0, 37.0, 99.0], 99.0),
+        ([0.0, 2.0, -9.0], -9.0),
+        ([0.0, 4.0, -9.0], None),
+        ([0.0, 0.0, -999.0], None),  # two values are a code of their own
+        ([-999.0, -999.0, -999.0], None),
+    ],
+)
+def test_a_number_stands_for_a_gap_where_it_is_far_from_all_others(values, found):
+    states = np.resize(np.asarray(values), (60, 1))
+    said = check_stand_ins(log(np.zeros(60), [1] * 60, states))
+    assert [finding.facts["value"] for finding in said] == ([] if found is None else [found])
+    if found is not None:
+        (finding,) = said
+        assert (finding.code, finding.level) == ("L111", "note")
+        assert (finding.facts["rows"], finding.facts["features"]) == (20, 0)
+        assert "feature 'x0'" in finding.message
+
+
+def test_of_several_features_the_one_with_most_such_rows_is_named_and_a_reward_is_a_caution():
+    states = np.random.default_rng(1).normal(size=(60, 3))
+    states[:2, 0] = -999
+    states[:7, 2] = 99999
+    rewards = np.resize([0.0, 1.0, 2.0], 60)
+    rewards[5] = -99
+    found = check_stand_ins(log(rewards, [1] * 60, states))
+    assert [(x.level, x.facts["name"], x.facts["rows"]) for x in found] == [
+        ("caution", "the reward", 1),
+        ("note", "feature 'x2'", 7),
+    ]
+    assert found[1].facts["features"] == 1
+    assert {x.code for x in check_log(log(rewards, [1] * 60, states))} >= {"L111"}
