@@ -189,3 +189,29 @@ def test_a_mixture_ends_in_the_difference_of_the_audit(known):
     found = cal.audit(data, target, models, regressor=q, logged=logged, n_draws=20, rng=0)
     assert found.reach.table[-1].value == pytest.approx(found.gain.value, abs=1e-12)
     assert found.reach.asked == 0.5
+
+
+def test_it_is_said_how_to_ask_for_the_share_that_is_answered(far):
+    found = Reach((0.1, 0.2, 1.0), rows_of((), (FEW,), (TOO_FEW,)))
+    assert found.advice == "To ask for that: --soften 0.9, in Python mix(practice, target, 0.1)."
+    # With all of them in doubt, up to where the answer is not refused.
+    cautious = Reach((0.1, 0.2, 1.0), rows_of((FEW,), (FEW,), (TOO_FEW,)))
+    assert cautious.advice.startswith("To ask for that: --soften 0.8,")
+    # A tenth of a policy that is followed in a quarter of the decisions.
+    assert Reach(found.shares, found.table, asked=0.25).advice.endswith(
+        "--soften 0.975, in Python mix(practice, target, 0.025)."
+    )
+    assert Reach(found.shares, found.table, softens=False).advice == ""
+    assert Reach((0.1, 1.0), rows_of((), ())).advice == ""
+    assert Reach((0.1, 1.0), rows_of((TOO_FEW,), (TOO_FEW,))).advice == ""
+    assert far.reach.advice in str(far)
+    assert f"--soften {1 - far.reach.largest:.4g}," in far.reach.advice
+
+
+def test_a_tilt_is_not_to_be_softened():
+    models, q = {"frequencies": cal.behaviour.TabularFrequencies()}, cal.values.TabularRegressor()
+    tilted = cal.tilt(cal.practice, [1, 1, 60])
+    found = cal.audit(ward.simulate(300, rng=0), tilted, models, regressor=q, n_draws=20, rng=0)
+    assert (found.verdict, found.reach.usable is not None) == ("do not trust", True)
+    assert not found.reach.softens
+    assert "--soften" not in str(found)

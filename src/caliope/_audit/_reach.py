@@ -49,11 +49,14 @@ class Reach:
         The difference from current practice at each share. The intervals hold for all shares together.
     asked : float
         Share of the decisions in which the new policy, as asked, follows another one (:func:`~caliope.mix`); else 1.
+    softens : bool
+        Whether the new policy can be mixed with current practice: not one that is stated relative to it, as a tilt.
     """
 
     shares: tuple[float, ...]
     table: Table[Estimate]
     asked: float = 1.0
+    softens: bool = True
 
     @property
     def largest(self) -> float | None:
@@ -101,6 +104,15 @@ class Reach:
             f"with the new policy in up to {share:.0%} of {of}the decisions{which}, the difference from current "
             f"practice is {sign}{row.text} ({how if self.largest is not None else 'caution'})"
         )
+
+    @property
+    def advice(self) -> str:
+        """How to ask for the share up to which the log carries; empty where that is all of it, or nothing."""
+        share = self.usable if self.largest is None else self.largest
+        if share is None or share == 1 or not self.softens:
+            return ""
+        part = share * self.asked
+        return f"To ask for that: --soften {1 - part:.4g}, in Python mix(practice, target, {part:.4g})."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""

@@ -193,7 +193,8 @@ class Audit(Reported):
         if self.reach is None:
             return []
         known = self.headline.condition if self.verdict == "trust" else ""
-        return [f"How far the log carries: {self.reach.describe(known)}."]
+        advice = f" {self.reach.advice}" if self.headline.withheld and self.reach.advice else ""
+        return [f"How far the log carries: {self.reach.describe(known)}.{advice}"]
 
     def strength_text(self) -> str:
         """Whether a confounder as strong as a recorded column would reverse the difference; empty if that may be 0."""

@@ -234,6 +234,8 @@ def _trace(
         )
     if isinstance(basis.asked.target, MixWithPractice):
         found = replace(found, asked=float(basis.asked.target.share))
+    elif isinstance(basis.asked.target, Relative):
+        found = replace(found, softens=False)
     if basis.asked.worst is None:
         return found
     practice = float(basis.evidence.returns.mean())

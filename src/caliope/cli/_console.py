@@ -73,7 +73,7 @@ def _usage_text(error: click.UsageError) -> str:
     text = " ".join(error.format_message().split()).rstrip(".")
     # Click does not always say which command it was.
     command = "the command with" if error.ctx is None else error.ctx.command_path
-    return f"{text}. See {command} --help."
+    return f"{text}{'' if text.endswith('?') else '.'} See {command} --help."
 
 
 @contextmanager

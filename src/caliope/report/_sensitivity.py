@@ -32,7 +32,7 @@ from caliope.report._numbers import versions
 from caliope.report._verdict import interval_text, sign_of_gain, value_texts
 from caliope.sensitivity import OtherChoice
 
-_MAX_ROWS, _MAX_DOTS = 36, 300
+_MAX_ROWS, _MAX_DOTS, _MAX_SETTINGS = 36, 300, 200
 
 
 def influence_section(audit: Audit) -> Section:
@@ -249,7 +249,11 @@ def settings_section(audit: Audit) -> Section:
     named = [{"number": i, "feature": name} for i, name in enumerate(features)]
     blocks = (
         Text(intro),
-        grid("Settings", [{"setting": name, "value": str(value)} for name, value in settings.items()]),
+        grid(
+            "Settings",
+            [{"setting": name, "value": str(value)} for name, value in settings.items()],
+            most=_MAX_SETTINGS,
+        ),
         grid("Features of the state", named, folded=True),
         grid("Versions", [{"package": name, "version": text} for name, text in versions().items()]),
         grid("Time and memory of each stage", stages),

@@ -327,7 +327,7 @@ def reach_section(audit: Audit) -> Section:
     text = (
         "A log answers questions near current practice best. Here the new policy is followed in a share of the "
         "decisions, and current practice in the others. The band holds for all shares together. In short: "
-        f"{found}."
+        f"{found}.{f' {found.advice}' if found.advice else ''}"
     )
     rows = [{"share": share} | _record(row) for share, row in zip(found.shares, found.table, strict=True)]
     data = grid("Difference from current practice, by share of the decisions", rows)
