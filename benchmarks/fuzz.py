@@ -14,19 +14,13 @@ import argparse
 import sys
 import time
 from collections import Counter, defaultdict
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
-from sklearn.base import BaseEstimator
-from sklearn.ensemble._forest import BaseForest
-
-from caliope._audit import _basis
-from caliope.values import TabularRegressor
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from support.fuzzed_tables import EVERY, Case, Result, case_of, result_of
+from support.fuzzed_tables import EVERY, Case, Result, case_of, result_of, spare_models
 
 COLUMNS = ("tables", "refused", "same number", "other number", "failures")
 
@@ -51,21 +45,6 @@ def told(number: int, case: Case, result: Result) -> str:
     return f"table {number}, {case.whole[1]}, {case.name}: {result.fault}"
 
 
-def spare_models(trees: int) -> None:
-    """Let forests have so many trees at most, values be means by state, and names of parameters be looked up once."""
-    fit, names, values = BaseForest.fit, BaseEstimator._get_param_names.__func__, _basis._fit_values
-
-    def fit_few(self, *given, **more):
-        self.n_estimators = min(self.n_estimators, trees)
-        return fit(self, *given, **more)
-
-    def fit_means(prepared, asked, *given):
-        return values(prepared, replace(asked, regressor=TabularRegressor()), *given)
-
-    _basis._fit_values = fit_means
-    BaseForest.fit, BaseEstimator._get_param_names = fit_few, classmethod(cache(names))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -75,7 +54,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="Print every table and its answer.")
     parser.add_argument("--trees", type=int, default=5, help="Trees of a forest, at most.")
     given = parser.parse_args()
-    spare_models(given.trees)
+    spare_models(pytest.MonkeyPatch(), given.trees)
     counts: dict[str, Counter[str]] = defaultdict(Counter, {damage.name: Counter() for damage in EVERY})
     started, total, failures = time.perf_counter(), Counter[str](), []
     for number in range(given.seed, given.seed + given.tables):

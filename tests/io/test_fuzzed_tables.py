@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from support.fuzzed_files import flipped
-from support.fuzzed_tables import EVERY, case_of, outcome_of_whole, result_of
+from support.fuzzed_tables import EVERY, case_of, outcome_of_whole, result_of, spare_models
 from support.fuzzing import (
     FAST,
     REQUESTS,
@@ -26,6 +26,13 @@ from support.fuzzing import (
 )
 
 ROUNDS = 2  # tables of each damage
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spare():
+    with pytest.MonkeyPatch.context() as patch:
+        spare_models(patch)
+        yield
 
 
 @pytest.mark.slow

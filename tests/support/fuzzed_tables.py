@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.ensemble._forest import BaseForest
 
+from caliope._audit import _basis
+from caliope.values import TabularRegressor
 from support.fuzzed_columns import DAMAGES
 from support.fuzzed_files import ASKED, FILES
 from support.fuzzing import REQUESTS, Damage, Outcome, Table, base_table, close, fault_of, outcome, strictest
@@ -81,3 +87,22 @@ def result_of(case: Case) -> Result:
     name = next(iter(before.numbers or {}))
     same = came.numbers is not None and close(came.numbers.get(name), (before.numbers or {})[name])
     return Result(came, same, fault_of(case.table, came, case.expected, before))
+
+
+def spare_models(patch: pytest.MonkeyPatch, trees: int = 5) -> None:
+    """Let forests have so many trees at most, values be means by state, and names of parameters be looked up once.
+
+    What is tried is the reading, of damaged and undamaged tables alike.
+    """
+    fit, names, values = BaseForest.fit, BaseEstimator._get_param_names.__func__, _basis._fit_values
+
+    def fit_few(self: Any, *given: Any, **more: Any) -> Any:
+        self.n_estimators = min(self.n_estimators, trees)
+        return fit(self, *given, **more)
+
+    def fit_means(prepared: Any, asked: Any, *given: Any) -> Any:
+        return values(prepared, replace(asked, regressor=TabularRegressor()), *given)
+
+    patch.setattr(_basis, "_fit_values", fit_means)
+    patch.setattr(BaseForest, "fit", fit_few)
+    patch.setattr(BaseEstimator, "_get_param_names", classmethod(cache(names)))
