@@ -215,3 +215,18 @@ def test_a_tilt_is_not_to_be_softened():
     assert (found.verdict, found.reach.usable is not None) == ("do not trust", True)
     assert not found.reach.softens
     assert "--soften" not in str(found)
+
+
+def test_what_is_found_at_a_share_is_in_the_words_of_the_log():
+    models, q = {"frequencies": cal.behaviour.TabularFrequencies()}, cal.values.TabularRegressor()
+    data = ward.simulate(300, rng=0)
+    ids = np.array([f"v{i}" for i in range(300)])
+    named = cal.Trajectories(data.states, data.actions, data.rewards, data.offsets, ids=ids, unit="visit")
+    found = cal.audit(named, EARLIER, models, regressor=q, n_draws=20, rng=0)
+    loudest = next(f for f in found.gain.findings if f.code == "D118")
+    whole = next(f for f in found.reach.table[-1].findings if f.code == "D118")
+    # The whole policy is the audit's own: the same trajectory, under its own name.
+    assert whole.facts["trajectory_name"] == loudest.facts["trajectory_name"]
+    assert whole.facts["trajectory"] == int(loudest.facts["trajectory_name"].removeprefix("v"))
+    for row in found.reach.table:
+        assert not any("trajector" in f.message.lower() for f in row.findings)

@@ -1,8 +1,10 @@
 """What results look like in a notebook, in a Python shell, and as tables of a paper."""
 
 import copy
+import html
 import re
 import sys
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -58,6 +60,21 @@ def test_a_notebook_shows_the_verdict_three_numbers_and_a_figure(near):
     assert near.gain.value_text in html
     assert "<script" not in html
     assert all(finding.code in html for finding in near.findings if finding.level == "caution")
+
+
+def test_a_notebook_shows_what_trust_depends_on(near, far):
+    condition = "if nothing that drives both decisions and outcomes is missing from"
+    rows = tuple(
+        replace(row, findings=tuple(f for f in row.findings if f.level == "note")) for row in near.table
+    )
+    trusted = replace(near, table=replace(near.table, rows=rows))
+    assert trusted.verdict == "trust"
+    shown = html.unescape(trusted._repr_html_())
+    assert condition in trusted.headline.condition
+    assert trusted.headline.condition in shown
+    assert trusted.strength_text() in shown
+    for audit in (near, far):
+        assert condition not in audit._repr_html_()
 
 
 def test_a_notebook_strikes_out_what_is_not_to_be_quoted(near, far):

@@ -236,13 +236,16 @@ def _trace(
         found = replace(found, asked=float(basis.asked.target.share))
     elif isinstance(basis.asked.target, Relative):
         found = replace(found, softens=False)
-    if basis.asked.worst is None:
-        return found
-    practice = float(basis.evidence.returns.mean())
-    rows = [
-        check_unseen(row, worst=basis.asked.worst, given=True, at=row.value + practice) for row in found.table
-    ]
+    rows = [_named(row, prepared.data, whole.names) for row in found.table]
+    worst, practice = basis.asked.worst, float(basis.evidence.returns.mean())
+    if worst is not None:
+        rows = [check_unseen(row, worst=worst, given=True, at=row.value + practice) for row in rows]
     return replace(found, table=replace(found.table, rows=tuple(rows)))
+
+
+def _named(row: Estimate, data: Trajectories, names: Names) -> Estimate:
+    """A row whose findings are in the words of the log."""
+    return replace(row, findings=tuple(name_facts(finding, data, names) for finding in row.findings))
 
 
 def _subgroups(

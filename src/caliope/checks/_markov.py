@@ -61,7 +61,7 @@ def check_markov(plain: Evidence, marginalised: Evidence) -> Finding:
     se = float(np.sqrt((apart**2).sum() * n / max(n - 1, 1)) / len(plain))
     rounding = _ROUNDING * max(float(np.abs(x).max()) for x in (plain.returns, plain.v) if x is not None)
     if abs(d) <= rounding:
-        d, z = 0.0, 0.0
+        d, z, se = 0.0, 0.0, se if se > rounding else 0.0
     else:
         z = d / se if se > rounding else float(np.copysign(np.inf, d))
     level: Level = "issue" if abs(z) > DIFFER[1] else "caution" if abs(z) > DIFFER[0] else "note"

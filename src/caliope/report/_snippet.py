@@ -9,7 +9,7 @@ from caliope import plots
 from caliope._audit._result import Audit
 from caliope.checks._registry import Verdict
 from caliope.report._blocks import as_sentence
-from caliope.report._verdict import TITLES, answer_figure, facts_of
+from caliope.report._verdict import TITLES, answer_figure, condition_text, facts_of
 
 _COLOURS: dict[Verdict, str] = {"trust": "#1a7f37", "caution": "#9a6700", "do not trust": "#cf222e"}
 _MOST = 6  # findings
@@ -34,6 +34,9 @@ def snippet_html(audit: Audit) -> str:
     """
     colour = _COLOURS[audit.verdict]
     title = f"<p style='font-size: 1.2em; color: {colour}'><b>{escape(TITLES[audit.verdict][0])}</b></p>"
+    # What a verdict of trust depends on belongs to it, wherever it is shown.
+    conditions = (condition_text(audit), "" if audit.headline.withheld else audit.strength_text())
+    title += "".join(f"<p>{escape(text)}</p>" for text in conditions if text)
     question = f"<p>{escape(audit.settings.question)}</p>" if audit.settings.question else ""
     struck = "text-decoration: line-through; " if audit.verdict == "do not trust" else ""
     facts = "".join(

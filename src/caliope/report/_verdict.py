@@ -69,19 +69,19 @@ def verdict_section(audit: Audit) -> Section:
     question, required = audit.settings.question, tuple(f"Required: {x.text}." for x in audit.requirements)
     blocks = (
         *((Text(f"The question: {question}"),) if question else ()),
-        Banner(audit.verdict, title, _condition(audit) or text),
+        Banner(audit.verdict, title, condition_text(audit) or text),
         Text(_rates(audit) or _means(audit)),
         answer_picture(audit),
         facts_of(audit),
         Text(_meaning(audit)),
-        *((Text(" ".join(filter(None, (text, audit.strength_text())))),) if _condition(audit) else ()),
+        *((Text(" ".join(filter(None, (text, audit.strength_text())))),) if condition_text(audit) else ()),
         *((Bullets(required),) if required else ()),
         *reasons,
     )
     return Section("verdict", "Verdict", "The verdict", blocks)
 
 
-def _condition(audit: Audit) -> str:
+def condition_text(audit: Audit) -> str:
     """What must hold for an estimate that is trusted, as a sentence; empty for others."""
     return as_sentence(audit.headline.verdict_text) if audit.verdict == "trust" else ""
 
