@@ -263,7 +263,7 @@ def test_a_file_that_cannot_be_parsed_is_named_with_the_place(tmp_path, monkeypa
     with pytest.raises(ValueError, match=r"log\.csv: column 'sofa' must hold numbers.*'much' in row 3 below"):
         read_table(tmp_path / "log.csv", **roles)
     (tmp_path / "log.parquet").write_text("this is no Parquet file")
-    with pytest.raises(ValueError, match=r"could not read .*log\.parquet"):
+    with pytest.raises(ValueError, match=r"log\.parquet could not be read"):
         read_table(tmp_path / "log.parquet", **roles)
 
 

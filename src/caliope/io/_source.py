@@ -24,8 +24,8 @@ from caliope.io._intact import watch
 from caliope.io._stdin import STDIN, spool
 
 _IN_WORDS = {
-    "found more fields than defined in 'Schema'": "a row has more cells than the header has names; is there a comma "
-    "inside a number or a text",
+    "found more fields than defined in 'Schema'": "a row has more cells than the header has names. Is there a comma "
+    "inside a number or a text, or a line above the header?",
     "invalid utf-8 sequence": "it is no UTF-8 text; save it again as 'CSV UTF-8'",
 }
 # Rows in memory besides the result: enough to be fast, few enough to need little memory.
@@ -78,8 +78,8 @@ def _reading(label: str, *explain: Callable[[], None]) -> Iterator[None]:
         what = str(error).split("\n", 1)[0]
         what = _IN_WORDS.get(what, what)
         raise ValueError(
-            f"read_table could not read {label}: {what}. Correct the file, or read it with options of your own, "
-            "e.g. by polars.scan_csv or polars.scan_parquet, and give read_table the frame."
+            f"{label} could not be read: {what.rstrip('.')}{'' if what.endswith('?') else '.'} Correct the file; in "
+            "Python, a frame that was read with options of your own does as well."
         ) from error
 
 
