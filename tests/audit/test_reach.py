@@ -9,7 +9,7 @@ import caliope as cal
 from caliope._audit._reach import SHARES, Known, Reach, trace_reach, uniform_arms
 from caliope._results import Estimate, Interval, Table
 from caliope.checks import A109, D101, L105
-from caliope.checks._audit import bias_factor
+from caliope.checks._bias import bias_factor
 from caliope.domains import random_mdp, ward
 
 EARLIER, PRACTICE = cal.TabularPolicy(ward.EARLIER), cal.TabularPolicy(ward.PRACTICE)

@@ -16,7 +16,7 @@ from caliope._audit._simultaneous import correlations, critical_value, picked_va
 from caliope._results import Interval
 from caliope.behaviour import TabularFrequencies
 from caliope.checks import A109, D101, D116, L108
-from caliope.checks._audit import bias_factor
+from caliope.checks._bias import bias_factor
 from caliope.domains import ward
 from caliope.uncertainty._dependence import few_clusters_factor
 from caliope.values import TabularRegressor

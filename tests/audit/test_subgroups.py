@@ -14,7 +14,7 @@ from caliope._audit._simultaneous import correlations, critical_value
 from caliope._audit._subgroups import Subgroups, TooFew, estimate_subgroups
 from caliope.behaviour import TabularFrequencies
 from caliope.checks import D103, D104, D116, D118
-from caliope.checks._audit import bias_factor
+from caliope.checks._bias import bias_factor
 from caliope.domains import ward
 from caliope.uncertainty._dependence import few_clusters_factor
 from caliope.uncertainty._intervals import influence

@@ -8,7 +8,7 @@ import pytest
 import caliope as cal
 from caliope._audit._answers import answer_learnt_on, answer_recorded_before
 from caliope._audit._learn import learn_across_folds
-from caliope.checks._audit import grade_capping
+from caliope.checks._bias import grade_capping
 from caliope.checks._past import check_past, find_cycle
 from caliope.domains import ward
 

@@ -5,7 +5,7 @@ from scipy.special import ndtr
 
 from caliope._results import Estimate, Interval
 from caliope.checks import A102, B101, B104, D101, D102, D103, D104, D118, P103, W102, W108
-from caliope.checks._audit import include_capping
+from caliope.checks._bias import include_capping
 from caliope.checks._counting import count_once
 
 

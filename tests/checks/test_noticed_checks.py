@@ -6,8 +6,10 @@ import pytest
 import caliope as cal
 from caliope._traits import traits_of
 from caliope.checks import _estimates
-from caliope.checks._audit import MOVED, bias_factor, check_logged, grade_capping
+from caliope.checks._audit import check_logged
+from caliope.checks._bias import bias_factor, grade_capping
 from caliope.checks._clusters import check_clusters
+from caliope.checks._counting import MOVED
 from caliope.checks._estimates import examine
 
 

@@ -20,8 +20,8 @@ from caliope.checks._audit import (
     check_choices,
     check_unseen,
     check_width,
-    include_capping,
 )
+from caliope.checks._bias import Bias, include_bias, include_capping
 from caliope.checks._markov import check_markov
 from caliope.checks._tails import check_influence
 from caliope.estimators import phwdr, phwis
@@ -80,16 +80,20 @@ def _with_plain_weights(
     return replace(row, interval=stretch(row.interval, row.value, factor), findings=found)
 
 
-def include_changes(rows: Sequence[Estimate]) -> tuple[Estimate, ...]:
-    """A109 for each row whose weights were changed: its interval includes what that moved."""
+def include_changes(rows: Sequence[Estimate], marginalised: Evidence) -> tuple[Estimate, ...]:
+    """A109 and D119 for each row whose weights were changed: its interval includes the bias of that."""
     values = {row.name: row.value for row in rows}
-    without = {
-        HEADLINE: values[wdr.__name__],
-        GAIN: values[wdr.__name__] - values[PRACTICE],
-        f"{wdr.__name__}_capped": values[wdr.__name__],
-        f"{wis.__name__}_capped": values[wis.__name__],
-    }
-    return tuple(include_capping(row, without[row.name]) if row.name in without else row for row in rows)
+    capped = {f"{f.__name__}_capped": values[f.__name__] for f in (wdr, wis)}
+    # Practice has no weights: the difference is moved as much as the value.
+    bias = Bias.of(marginalised, values[HEADLINE] - values[wdr.__name__])
+    return tuple(
+        include_bias(row, bias)
+        if row.name in (HEADLINE, GAIN)
+        else include_capping(row, capped[row.name])
+        if row.name in capped
+        else row
+        for row in rows
+    )
 
 
 def include_unseen(rows: Sequence[Estimate], worst: float | None, returns: Float) -> tuple[Estimate, ...]:

@@ -24,7 +24,7 @@ from caliope._results import Estimate, Interval, Table
 from caliope._support import Support
 from caliope._trajectories import Trajectories
 from caliope.checks import S101, Finding
-from caliope.checks._audit import bias_factor, grade_capping
+from caliope.checks._bias import Bias
 from caliope.checks._counting import count_once
 from caliope.uncertainty._dependence import effective_clusters, few_clusters_factor, stretch
 from caliope.uncertainty._intervals import difference, influence
@@ -163,7 +163,7 @@ def trace_reach(
     :math:`\max_\alpha |\sum_i \xi_i U_i(\alpha)| / (\sum_i U_i(\alpha)^2)^{1/2}`. The band
     :math:`\hat\Delta(\alpha) \pm c\, \mathrm{se}(\alpha)` then holds for all shares at once. Weights are
     marginalised. The standard error is at least that of the plain weights, and the band is widened by what the change
-    of weights moves.
+    of weights moves, or by the bias of weights off balance (D119) where that is larger.
 
     When it breaks: where hardly any trajectory has weight, influences are no normal sums; the verdicts say so.
 
@@ -239,7 +239,7 @@ class _Share:
     """What is kept of the evidence of a share: two columns over trajectories and a few numbers."""
 
     value: float
-    moved: float  # by what was done to the weights
+    bias: Bias
     influence: Float  # (units,)
     plain: Float  # (units,), of the plain weights
     findings: tuple[Finding, ...]
@@ -251,7 +251,7 @@ class _Share:
         value = float(_GAIN(e))
         return cls(
             value,
-            value - float(_GAIN(raw)),
+            Bias.of(e, value - float(_GAIN(raw))),
             e.layout.pool(influence(_GAIN, e)),
             e.layout.pool(influence(_GAIN, _plain(raw))),
             examine_marginalised(_GAIN, clip_weights(raw), e),
@@ -287,10 +287,10 @@ def judge_shares(
     arm = widen * uniform_arms(influences, level=level, rng=rng) / n
     rows = []
     for i, (share, each) in enumerate(zip(shares, found, strict=True)):
-        half = arm[i] * (se[i] / own[i] * bias_factor(each.moved, float(se[i]), level) if own[i] > 0 else 1.0)
+        half = arm[i] * (se[i] / own[i] * each.bias.factor(float(se[i]), level) if own[i] > 0 else 1.0)
         band = Interval(each.value - half, each.value + half, level, "uniform band, multiplier bootstrap")
         unsupported = () if about.support is None else about.support.scale(share).findings()
-        seen = (*each.findings, *grade_capping(each.moved, float(se[i])), *unsupported, *about.findings)
+        seen = (*each.findings, *each.bias.findings(float(se[i])), *unsupported, *about.findings)
         rows.append(
             Estimate(
                 f"share_{share:g}",

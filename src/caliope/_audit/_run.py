@@ -88,7 +88,8 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
     with begin("estimating"):
         rows = estimate_all(whole.basis, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
         rows, by_folds = _widen_for_folds(rows, prepared, basis)
-        rows = include_unseen(include_changes(rows), asked.worst, capped.returns)
+        rows = include_changes(rows, whole.basis.marginalised)
+        rows = include_unseen(rows, asked.worst, capped.returns)
     with begin("other choices"):
         others = try_others(prepared, basis)
     with begin("sensitivity of the result"):

@@ -39,7 +39,7 @@ from caliope._results import Estimate, Interval, Table
 from caliope._trajectories import Trajectories
 from caliope.behaviour._threads import one_blas_thread
 from caliope.checks import D116, L108, Finding
-from caliope.checks._audit import bias_factor, grade_capping
+from caliope.checks._bias import Bias
 from caliope.checks._counting import count_once
 from caliope.engines._jobs import Engine
 from caliope.io._partitions import Partitions
@@ -214,8 +214,8 @@ class Candidate:
     marginalised, plain : array of shape (n_units,)
         Influences of independent units on its difference from practice, with the weights of the headline and with the
         plain ones, whose error is at least taken.
-    moved : float
-        What the change of the weights moved that difference.
+    bias : Bias
+        What may bias that difference.
     widen : float
         Further factor of its standard error: what the folds of a learner share.
     """
@@ -223,7 +223,7 @@ class Candidate:
     audit: Audit
     marginalised: Float
     plain: Float
-    moved: float
+    bias: Bias
     widen: float = 1.0
 
     @classmethod
@@ -231,11 +231,12 @@ class Candidate:
         """The influences of an audit, from what it was computed from."""
         pool = basis.evidence.layout.pool
         moved = float(_GAIN(basis.marginalised)) - float(_GAIN(basis.evidence))
+        bias = Bias.of(basis.marginalised, moved)
         return cls(
             audit,
             pool(influence(_GAIN, basis.marginalised)),
             pool(influence(_GAIN, basis.normalised)),
-            moved,
+            bias,
             # What folds of a learner share widens an interval by a factor of at most the square root of 2.
             1.0 if basis.learnt is None else math.sqrt(2),
         )
@@ -313,8 +314,8 @@ def _pair(a: str, b: str, one: Candidate, other: Candidate, c: float) -> PolicyP
         for u in (one.marginalised - other.marginalised, one.plain - other.plain)
     )
     se = max(own, plain) * _widening(one, other, level)
-    moved = one.moved - other.moved
-    arm = c * se * bias_factor(moved, se, level)
+    bias = one.bias - other.bias
+    arm = c * se * bias.factor(se, level)
     low, high = _unseen(first, value, arm, -1), _unseen(second, value, arm, 1)
     seen = {(f.code, f.message): f for f in (*one.findings, *other.findings)}
     clusters = [x.effective_clusters for x in (first, second) if x.effective_clusters is not None]
@@ -325,7 +326,7 @@ def _pair(a: str, b: str, one: Candidate, other: Candidate, c: float) -> PolicyP
         Interval(low, high, level, f"influence functions, {_METHOD}"),
         n,
         min(first.effective_n, second.effective_n),
-        count_once((*seen.values(), *grade_capping(moved, se))),
+        count_once((*seen.values(), *bias.findings(se))),
         tuple(dict.fromkeys((*first.conditions, *second.conditions))),
         min(clusters) if clusters else None,
     )

@@ -23,7 +23,8 @@ from caliope._traits import Estimator, traits_of
 from caliope._trajectories import Trajectories
 from caliope.calibration._scores import stratum_key
 from caliope.checks import Finding, Verdict
-from caliope.checks._audit import bias_factor, check_unseen, grade_capping
+from caliope.checks._audit import check_unseen
+from caliope.checks._bias import Bias
 from caliope.checks._counting import count_once
 from caliope.checks._estimates import TOO_FEW
 from caliope.uncertainty._dependence import effective_clusters, few_clusters_factor
@@ -258,9 +259,9 @@ def estimate_subgroups(
     it. Fitted models are those of the whole log. With :math:`U_i` the influences in the stratum and n its size, the
     standard error is :math:`(\sum_{i \in s} U_i^2)^{1/2} / n`, at least that of the plain weights. The interval has the
     half-width :math:`c\, \mathrm{se}\, t / z`: c is the critical value of all values and differences together, and t
-    the quantile of the t distribution for the effective sample size. It is widened by what the change of the weights
-    moves, as that of the headline is. The checks of the headline judge each row: they look at the marginalised weights,
-    and at the influence of one trajectory of the stratum (D118).
+    the quantile of the t distribution for the effective sample size. It is widened by the bias of changed weights and
+    of weights off balance, as that of the headline is. The checks of the headline judge each row: they look at the
+    marginalised weights, and at the influence of one trajectory of the stratum (D118).
 
     When it breaks: below 100 effective trajectories. Such strata are not shown.
 
@@ -364,11 +365,12 @@ def _row(
     for estimator, own, plain in zip((wdr, _GAIN), part.influences, part.plain, strict=True):
         value, raw = float(estimator(part.marginalised)), float(estimator(part.evidence))
         se = float(max(np.sqrt((u**2).sum()) for u in (own, plain)))
-        arm = c * se * few * bias_factor(value - raw, se, level)
+        bias = Bias.of(part.marginalised, value - raw)
+        arm = c * se * few * bias.factor(se, level)
         ends = Interval(value - arm, value + arm, level, "influence functions, for all strata together")
         examined = examine_marginalised(estimator, part.capped, part.marginalised)
         named = (name_facts(f, part.data) for f in examined)
-        seen = (*named, *grade_capping(value - raw, se), *findings)
+        seen = (*named, *bias.findings(se), *findings)
         name = f"difference_{part.name}" if estimator is _GAIN else part.name
         clusters = units if clustered else None
         row = Estimate(

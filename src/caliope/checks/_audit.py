@@ -1,4 +1,4 @@
-"""Checks across the parts of an audit: agreement, effective sample sizes, logged probabilities, fragility, capping."""
+"""Checks across the parts of an audit: agreement, effective sample sizes, logged probabilities, fragility."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
 
 from caliope._evidence import Evidence
 from caliope._ragged import Float, Int, at_actions, cluster_se
@@ -22,7 +21,6 @@ from caliope.checks import (
     A106,
     A107,
     A108,
-    A109,
     A110,
     A111,
     A112,
@@ -32,14 +30,11 @@ from caliope.checks import (
     Finding,
     Level,
 )
-from caliope.checks._counting import MOVED
 from caliope.checks._estimates import TESTABLE, TOO_FEW
-from caliope.uncertainty._dependence import stretch
 from caliope.weights import kish
 
 _REACHED = 0.1  # share of the trajectories that get as far as a step for it to matter
 _LARGE = 0.1  # share of the trajectories in a stratum for it to matter
-_ROUNDING = 1e-12  # a shift that is no more than that
 _FEW = 0.01  # share of the trajectories that may not decide the sign
 _LESS_LIKELY = (
     0.001  # nats per decision by which logged probabilities must be worse than held-out predictions
@@ -182,45 +177,6 @@ def check_width(gain: Estimate) -> tuple[Finding, ...]:
     if gain.interval.width > 0 or not gain.effective_n < 0.999 * gain.n:
         return ()
     return (A108.finding("issue"),)
-
-
-def include_capping(row: Estimate, raw: float) -> Estimate:
-    r"""A109: widen an interval by what capping the weights moved, from the value ``raw`` without a cap.
-
-    The shift :math:`b` stands for the bias of the cap. With standard error s the interval of a normal estimate with a
-    bias of up to :math:`b` has the half-width :math:`s\, c(b / s)`, where :math:`c(t)` is the quantile of
-    :math:`|N(t, 1)|` (Armstrong & Kolesar 2018).
-    """
-    level = row.interval.level
-    z = float(special.ndtri((1 + level) / 2))
-    se = row.interval.width / (2 * z)
-    found = grade_capping(row.value - raw, se)
-    if not found or not se > 0:
-        return replace(row, findings=(*row.findings, *found))
-    factor = bias_factor(row.value - raw, se, level)
-    told = tuple(
-        replace(f, variants=(*f.variants, "factor"), facts={**f.facts, "factor": factor}) for f in found
-    )
-    wide = stretch(row.interval, row.value, factor)
-    return replace(row, interval=wide, findings=(*row.findings, *told))
-
-
-def bias_factor(bias: float, se: float, level: float) -> float:
-    """Half-width of an interval whose estimate may be biased by that much, relative to one without bias."""
-    if not se > 0:
-        return 1.0
-    z = float(special.ndtri((1 + level) / 2))
-    return float(stats.foldnorm.ppf(level, abs(bias) / se)) / z
-
-
-def grade_capping(moved: float, se: float) -> tuple[Finding, ...]:
-    """A109 from the shift of an estimate by capping, which its interval includes, and its standard error."""
-    if not abs(moved) > MOVED[0] * se or abs(moved) < _ROUNDING:
-        return ()
-    # An interval of width 0 cannot include a shift.
-    level: Level = "issue" if not se > 0 else "caution" if abs(moved) > MOVED[1] * se else "note"
-    errors = abs(moved) / se if se > 0 else np.inf
-    return (A109.finding(level, "included", moved=moved, se=se, errors=errors),)
 
 
 def check_unseen(row: Estimate, *, worst: float, given: bool, at: float | None = None) -> Estimate:

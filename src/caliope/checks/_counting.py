@@ -8,8 +8,9 @@ it, with what the others saw in its text. A shift that the interval includes is 
 removed.
 
 An estimate that is judged by the influence of its trajectories (D118) has an interval that includes the error of its
-weights. Few effective trajectories, heavy tails and large weights then matter as far as one trajectory dominates the
-standard error, and small errors of the behaviour model as far as the corrections by fitted values leave them.
+weights, and the bias of weights off balance (D119). A mean weight that is not 1 then says nothing more. Few effective
+trajectories, heavy tails and large weights matter as far as one trajectory dominates the standard error, and small
+errors of the behaviour model as far as the corrections by fitted values leave them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from caliope.checks import A102, A109, B104, D101, D102, D103, D104, D118, P103,
 REMOVED = (0.02, 0.1)
 # Standard errors by which capping moves the estimate: included in the interval, a caution.
 MOVED = (0.15, 3.0)
-# The same where other choices disagree too (A102).
+# Standard errors of bias from weights off balance (D119), or from a change of weights in an interval that is judged by
+# influences: intervals that include more were seen to miss.
+UNBALANCED = 5.0
+# Standard errors by which capping moves the estimate where other choices disagree too (A102).
 _MOVED_AMONG_CHOICES = 2.0
 # Effective trajectories below which an estimate is not judged by influences: they are then too few themselves.
 _FEW = 50
@@ -86,7 +90,9 @@ def _is_settled(finding: Finding) -> bool:
         return finding.numbers["effective_n"] >= _FEW
     if finding.check in (B104, P103):
         return finding.level == "caution"
-    return finding.check in (D103, D104) or (finding.check == W108 and finding.level == "caution")
+    if finding.check == A109:
+        return finding.level == "caution" and finding.numbers["errors"] <= UNBALANCED
+    return finding.check in (D102, D103, D104) or (finding.check == W108 and finding.level == "caution")
 
 
 def _is_included(finding: Finding) -> bool:

@@ -1,0 +1,144 @@
+"""The bias that an interval includes: what changing the weights moved, and weights that do not balance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special, stats
+
+from caliope._evidence import Evidence
+from caliope._ragged import Float
+from caliope._results import Estimate
+from caliope.checks import A109, D119, Finding, Level
+from caliope.checks._counting import MOVED, UNBALANCED
+from caliope.uncertainty._dependence import stretch
+
+_ROUNDING = 1e-12  # a bias that is no more than that
+
+
+@dataclass(frozen=True, eq=False)
+class Bias:
+    r"""What may bias an estimate with marginalised weights, and is in no standard error.
+
+    Ratios average to 1 at every step, whatever was decided before. Where those of a log do not, weight is missing for
+    decisions that it does not show, or the behaviour probabilities are off. With
+
+    .. math:: \Delta_t = \frac1n \sum_{i: T_i > t} (\mu^{(i)}_t - m^{(i)}_t), \qquad m_t = \mu_t / \lambda_t
+
+    and the root mean square :math:`s_t` of :math:`r_t + \gamma \hat V_{t+1} - \hat Q_t` among those under way, this may
+    bias the estimate by up to :math:`\sum_t \gamma^t |\Delta_t| s_t`: the fitted values are taken to err as much where
+    the weight is missing as elsewhere.
+
+    Attributes
+    ----------
+    moved : float
+        By how much changing the weights moved the estimate.
+    off : (T,)
+        By how much the mean weight of each step is off, :math:`\Delta_t`.
+    error : (T,)
+        The discounted errors of the fitted values, :math:`\gamma^t s_t`.
+    """
+
+    moved: float
+    off: Float
+    error: Float
+
+    @classmethod
+    def of(cls, e: Evidence, moved: float) -> Bias:
+        """The bias of an estimate on marginalised weights, which the change of weights moved by that much."""
+        time, ratio = e.layout.time, np.exp(e.log_ratio)
+        under_way = np.bincount(time)
+        # Where the ratio is 0 the weight before the step is not known; it is taken to be the mean of the others.
+        known = ratio > 0
+        before = np.divide(e.rho, ratio, out=np.zeros_like(ratio), where=known)
+        number, total = np.bincount(time, known), np.bincount(time, before)
+        mean = np.divide(total, number, out=np.zeros_like(total), where=number > 0)
+        after = np.bincount(time, e.rho)
+        v = np.zeros(len(time)) if e.v is None else e.v
+        step = e.residual + e.gamma * e.layout.after(v, 0.0)
+        error = np.sqrt(np.bincount(time, step**2) / under_way)
+        # Where no trajectory has weight the estimate is undefined, and other findings say so.
+        off = np.where(total > 0, (after - under_way * mean) / len(e), 0.0)
+        return cls(moved, off, e.discount * error)
+
+    @property
+    def unbalanced(self) -> float:
+        """The largest bias that weights off balance would explain."""
+        return float(np.abs(self.off) @ self.error)
+
+    @property
+    def size(self) -> float:
+        """The larger of the two."""
+        return max(abs(self.moved), self.unbalanced)
+
+    def __sub__(self, other: Bias) -> Bias:
+        """The bias of the difference between two estimates on one log."""
+        return Bias(self.moved - other.moved, self.off - other.off, np.maximum(self.error, other.error))
+
+    def factor(self, se: float, level: float) -> float:
+        """Factor of the width of an interval that includes the bias."""
+        return bias_factor(self.size, se, level)
+
+    def findings(self, se: float) -> tuple[Finding, ...]:
+        """A109 and D119, as far as they matter beside the standard error."""
+        return (*grade_capping(self.moved, se), *self._grade_balance(se))
+
+    def _grade_balance(self, se: float) -> tuple[Finding, ...]:
+        bias = self.unbalanced
+        if bias <= max(MOVED[0] * se, _ROUNDING):
+            return ()
+        step = int((np.abs(self.off) * self.error).argmax())
+        level: Level = "issue" if not se > 0 else "caution" if bias > UNBALANCED * se else "note"
+        errors = bias / se if se > 0 else np.inf
+        facts = {"bias": bias, "se": se, "errors": errors, "off": float(self.off[step]), "step": step}
+        return (D119.finding(level, "included", **facts),)
+
+
+def include_bias(row: Estimate, bias: Bias) -> Estimate:
+    """A109, D119: widen an interval by what changing the weights moved, or by weights off balance if that is more."""
+    return _include(row, bias.size, bias.findings)
+
+
+def include_capping(row: Estimate, raw: float) -> Estimate:
+    r"""A109: widen an interval by what capping the weights moved, from the value ``raw`` without a cap.
+
+    The shift :math:`b` stands for the bias of the cap. With standard error s the interval of a normal estimate with a
+    bias of up to :math:`b` has the half-width :math:`s\, c(b / s)`, where :math:`c(t)` is the quantile of
+    :math:`|N(t, 1)|` (Armstrong & Kolesar 2018).
+    """
+    moved = row.value - raw
+    return _include(row, moved, lambda se: grade_capping(moved, se))
+
+
+def _include(row: Estimate, size: float, grade: Callable[[float], tuple[Finding, ...]]) -> Estimate:
+    level = row.interval.level
+    se = row.interval.width / (2 * float(special.ndtri((1 + level) / 2)))
+    found = grade(se)
+    if not found or not se > 0:
+        return replace(row, findings=(*row.findings, *found))
+    factor = bias_factor(size, se, level)
+    told = tuple(
+        replace(f, variants=(*f.variants, "factor"), facts={**f.facts, "factor": factor}) for f in found
+    )
+    wide = stretch(row.interval, row.value, factor)
+    return replace(row, interval=wide, findings=(*row.findings, *told))
+
+
+def bias_factor(bias: float, se: float, level: float) -> float:
+    """Half-width of an interval whose estimate may be biased by that much, relative to one without bias."""
+    if not se > 0:
+        return 1.0
+    z = float(special.ndtri((1 + level) / 2))
+    return float(stats.foldnorm.ppf(level, abs(bias) / se)) / z
+
+
+def grade_capping(moved: float, se: float) -> tuple[Finding, ...]:
+    """A109 from the shift of an estimate by capping, which its interval includes, and its standard error."""
+    if not abs(moved) > MOVED[0] * se or abs(moved) < _ROUNDING:
+        return ()
+    # An interval of width 0 cannot include a shift.
+    level: Level = "issue" if not se > 0 else "caution" if abs(moved) > MOVED[1] * se else "note"
+    errors = abs(moved) / se if se > 0 else np.inf
+    return (A109.finding(level, "included", moved=moved, se=se, errors=errors),)
