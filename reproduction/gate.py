@@ -47,7 +47,7 @@ class Config:
     models: tuple[str, ...] = (TRUTH, "chosen", "logistic")
     replicates: int = 6
     n_draws: int = 400
-    first: int = 6  # number of the first replicate: those before it chose the levels of the findings
+    first: int = 12  # number of the first replicate: those before it chose the levels of the findings
 
     def longer(self, times: int) -> Config:
         """Multiply the replicates; those of the shorter run are among them."""
