@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from caliope._policies import Relative
 from caliope._ragged import Float, Int
 from caliope._traits import Estimator
 from caliope._trajectories import Trajectories
-from caliope.checks import D102, W108, Finding
+from caliope.checks import W108, Finding
 from caliope.checks._estimates import examine
 from caliope.checks._tails import check_influence
 from caliope.uncertainty._intervals import influence
@@ -168,20 +168,9 @@ def choose_values(
     return q, f"{how} ({name} chosen by standard error: trees {se:.4g}, kernel {se_kernel:.4g})", *evidence
 
 
-def examine_marginalised(
-    estimator: Estimator, capped: Evidence, marginalised: Evidence
-) -> tuple[Finding, ...]:
-    """What is found about marginalised weights; the mean weight is that of plain ones: theirs is always 1."""
-    found = mean_of_plain(examine(estimator, capped), examine(estimator, marginalised))
-    return (*found, *check_influence(influence(estimator, marginalised), marginalised))
-
-
-def mean_of_plain(plain: Sequence[Finding], own: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Findings about an estimate, with the mean weight (D102) of the same estimate from plain weights."""
-    return (
-        *(finding for finding in plain if finding.check == D102),
-        *(finding for finding in own if finding.check != D102),
-    )
+def examine_marginalised(estimator: Estimator, e: Evidence) -> tuple[Finding, ...]:
+    """What is found about an estimate with marginalised weights."""
+    return (*examine(estimator, e), *check_influence(influence(estimator, e), e))
 
 
 def standard_error(estimator: Estimator, e: Evidence) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from caliope._audit._basis import Basis, mean_of_plain, standard_error
+from caliope._audit._basis import Basis, standard_error
 from caliope._audit._result import GAIN, HEADLINE, PRACTICE
 from caliope._conditions import nothing_worse
 from caliope._estimate import estimate
@@ -41,14 +41,12 @@ def estimate_all(basis: Basis, *, n_draws: int, level: float, rng: int) -> tuple
         return estimate(e, *estimators, n_draws=n_draws, level=level, rng=rng)
 
     gain = difference(wdr)
-    capped = table(basis.capped, wdr, gain, wis)
+    capped = table(basis.capped, wdr, wis)
     raw = table(basis.evidence, monte_carlo, wdr, wis, step_wis, phwis, phwdr, dm)
     markov = check_markov(basis.normalised, basis.marginalised)  # of the value, and so of its difference
     headline = [
-        _with_plain_weights(row, plain, estimator, basis, markov)
-        for estimator, row, plain in zip(
-            (wdr, gain), table(basis.marginalised, wdr, gain), capped, strict=False
-        )
+        _with_plain_weights(row, estimator, basis, markov)
+        for estimator, row in zip((wdr, gain), table(basis.marginalised, wdr, gain), strict=True)
     ]
     named = [
         *(_rename(row, "marginalised") for row in headline),
@@ -62,18 +60,15 @@ def _rename(row: Estimate, how: str) -> Estimate:
     return replace(row, name=f"{row.name}_{how}", label=f"{row.label}, weights {how}")
 
 
-def _with_plain_weights(
-    row: Estimate, plain: Estimate, estimator: Estimator, basis: Basis, markov: Finding
-) -> Estimate:
+def _with_plain_weights(row: Estimate, estimator: Estimator, basis: Basis, markov: Finding) -> Estimate:
     """An estimate with marginalised weights, whose error is taken to be at least that of the plain weights.
 
-    The error of the regression of the weights is in no influence function, but plain weights need no regression. Their
-    mean is also the one to look at (D102): that of normalised weights is 1 by construction.
+    The error of the regression of the weights is in no influence function, but plain weights need no regression.
     """
     one, other = (standard_error(estimator, e) for e in (basis.marginalised, basis.normalised))
     factor = max(other / one, 1.0) if one > 0 else 1.0
     found = (
-        *mean_of_plain(plain.findings, row.findings),
+        *row.findings,
         *check_influence(influence(estimator, basis.marginalised), basis.marginalised),
         markov.with_facts(factor=factor),
     )

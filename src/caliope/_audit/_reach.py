@@ -254,7 +254,7 @@ class _Share:
             Bias.of(e, value - float(_GAIN(raw))),
             e.layout.pool(influence(_GAIN, e)),
             e.layout.pool(influence(_GAIN, _plain(raw))),
-            examine_marginalised(_GAIN, clip_weights(raw), e),
+            examine_marginalised(_GAIN, e),
             effective_n(e),
             None if e.cluster is None else effective_clusters(_GAIN, e),
         )

@@ -327,7 +327,6 @@ class _Part:
     effective_n: float
     data: Trajectories
     evidence: Evidence
-    capped: Evidence
     marginalised: Evidence
     influences: tuple[Float, Float]
     plain: tuple[Float, Float]
@@ -343,10 +342,8 @@ class _Part:
             return pooled
 
         own, plain = ((spread(wdr, e), spread(_GAIN, e)) for e in (basis.marginalised, basis.normalised))
-        raw, capped, marginalised = (
-            x.take(members) for x in (basis.evidence, basis.capped, basis.marginalised)
-        )
-        return cls(name, worth, data, raw, capped, marginalised, own, plain)
+        raw, marginalised = (x.take(members) for x in (basis.evidence, basis.marginalised))
+        return cls(name, worth, data, raw, marginalised, own, plain)
 
 
 def _row(
@@ -368,7 +365,7 @@ def _row(
         bias = Bias.of(part.marginalised, value - raw)
         arm = c * se * few * bias.factor(se, level)
         ends = Interval(value - arm, value + arm, level, "influence functions, for all strata together")
-        examined = examine_marginalised(estimator, part.capped, part.marginalised)
+        examined = examine_marginalised(estimator, part.marginalised)
         named = (name_facts(f, part.data) for f in examined)
         seen = (*named, *bias.findings(se), *findings)
         name = f"difference_{part.name}" if estimator is _GAIN else part.name

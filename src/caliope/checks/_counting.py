@@ -8,9 +8,9 @@ it, with what the others saw in its text. A shift that the interval includes is 
 removed.
 
 An estimate that is judged by the influence of its trajectories (D118) has an interval that includes the error of its
-weights, and the bias of weights off balance (D119). A mean weight that is not 1 then says nothing more. Few effective
-trajectories, heavy tails and large weights matter as far as one trajectory dominates the standard error, and small
-errors of the behaviour model as far as the corrections by fitted values leave them.
+weights, and the bias of weights off balance (D119). Few effective trajectories, heavy tails and large weights then
+matter as far as one trajectory dominates the standard error, and small errors of the behaviour model as far as the
+corrections by fitted values leave them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _is_settled(finding: Finding) -> bool:
         return finding.level == "caution"
     if finding.check == A109:
         return finding.level == "caution" and finding.numbers["errors"] <= UNBALANCED
-    return finding.check in (D102, D103, D104) or (finding.check == W108 and finding.level == "caution")
+    return finding.check in (D103, D104) or (finding.check == W108 and finding.level == "caution")
 
 
 def _is_included(finding: Finding) -> bool:

@@ -93,9 +93,10 @@ def _check_effective_n(traits: Traits, e: Evidence) -> Finding | None:
 def _check_mean_weight(traits: Traits, e: Evidence) -> Finding | None:
     """Whole-trajectory weights whose mean is not 1: wrong behaviour probabilities, or weight that was never seen.
 
-    Weight that a transform removed explains a mean between 1 minus its share and 1.
+    Weight that a transform removed explains a mean between 1 minus its share and 1. Given weights belong to one step
+    and not to whole trajectories; whether marginalised ones balance is seen at each step (D119).
     """
-    if not traits.weighted:
+    if not traits.weighted or e.log_weight is not None:
         return None
     with np.errstate(over="ignore"):
         rho = e.rho[e.layout.last]
