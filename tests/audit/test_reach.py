@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression
 import caliope as cal
 from caliope._audit._reach import SHARES, Known, Reach, trace_reach, uniform_arms
 from caliope._results import Estimate, Interval, Table
-from caliope.checks import A109, D101, L105
+from caliope.checks import A109, D101, D119, L105
 from caliope.checks._bias import bias_factor
 from caliope.domains import random_mdp, ward
 
@@ -70,6 +70,8 @@ def test_what_the_change_of_weights_moves_widens_the_band():
     facts = next(f.facts for f in row.findings if f.check == A109)
     assert abs(facts["moved"]) > 0.01
     # |N(b, 1)| is below its 95% quantile with probability 0.95: F(c - b) - F(-c - b) = 0.95.
+    balance = next((f.facts["bias"] for f in row.findings if f.check == D119), 0.0)
+    assert balance < abs(facts["moved"])  # the larger of the two counts
     factor = bias_factor(facts["moved"], facts["se"], 0.95)
     b, c = abs(facts["moved"]) / facts["se"], 1.959964 * factor
     assert stats.norm.cdf(c - b) - stats.norm.cdf(-c - b) == pytest.approx(0.95, abs=1e-6)

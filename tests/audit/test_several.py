@@ -206,7 +206,11 @@ def test_a_pair_is_the_difference_on_the_same_trajectories(candidates):
         own += (a.marginalised[i] - b.marginalised[i]) ** 2
         plain += (a.plain[i] - b.plain[i]) ** 2
     se = max(np.sqrt(own), np.sqrt(plain)) / 300
-    arm = found.critical * se * bias_factor(a.moved - b.moved, se, 0.95)
+    off = sum(
+        abs(x - y) * max(p, q)
+        for x, y, p, q in zip(a.bias.off, b.bias.off, a.bias.error, b.bias.error, strict=True)
+    )
+    arm = found.critical * se * bias_factor(max(abs(a.bias.moved - b.bias.moved), off), se, 0.95)
     assert pair.value == a.audit.gain.value - b.audit.gain.value
     assert pair.interval.high - pair.value == pytest.approx(arm)
     assert pair.value - pair.interval.low == pytest.approx(arm)
@@ -240,7 +244,7 @@ def with_gain(each, **changes):
 
 def test_what_widens_one_policy_widens_its_pairs(candidates):
     # Without a shift by the weights the factors are plain ones.
-    each = replace(candidates["fewer"], moved=candidates["earlier"].moved)
+    each = replace(candidates["fewer"], bias=candidates["earlier"].bias)
     plain = width({**candidates, "fewer": each})[0]
     told = L108.finding("caution", "trajectories", factor=1.5, z=5.0, units_tested=300)
     near = with_gain(each, findings=(*each.audit.gain.findings, told))
@@ -254,8 +258,9 @@ def test_what_widens_one_policy_widens_its_pairs(candidates):
 
 def test_a_large_shift_by_the_weights_is_a_caution_of_the_pair(candidates):
     (pair,) = combine(candidates, rng=np.random.default_rng(0)).pairs
-    moved = replace(candidates["fewer"], moved=candidates["earlier"].moved + 1.0)
-    (other,) = combine({**candidates, "fewer": moved}, rng=np.random.default_rng(0)).pairs
+    each = candidates["fewer"]
+    far = replace(each.bias, moved=candidates["earlier"].bias.moved + 1.0)
+    (other,) = combine({**candidates, "fewer": replace(each, bias=far)}, rng=np.random.default_rng(0)).pairs
     assert pair.verdict == "trust"
     assert other.verdict == "caution"
     assert A109.code in {f.code for f in other.findings}
@@ -473,7 +478,10 @@ def test_what_a_pair_alone_shows_is_told_of_the_pair(candidates):
     # Both moved the same way by themselves, and apart by twice that.
     one, other = candidates["earlier"], candidates["fewer"]
     far = 10 * float(np.sqrt((one.marginalised**2).sum())) / one.audit.gain.n
-    moved = {"earlier": replace(one, moved=far), "fewer": replace(other, moved=-far)}
+    moved = {
+        name: replace(each, bias=replace(each.bias, moved=shift))
+        for name, each, shift in (("earlier", one, far), ("fewer", other, -far))
+    }
     pairs = combine(moved, rng=np.random.default_rng(0)).pairs
     assert [f.check for f in pairs.about["earlier minus fewer"]] == [A109]
     assert "Findings about earlier minus fewer:" in str(pairs)

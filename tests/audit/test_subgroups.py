@@ -19,6 +19,7 @@ from caliope.domains import ward
 from caliope.uncertainty._dependence import few_clusters_factor
 from caliope.uncertainty._intervals import influence
 from caliope.values import TabularRegressor
+from support.naive import imbalance as naive_imbalance
 
 MODELS = {"frequencies": TabularFrequencies()}
 TARGET = cal.TabularPolicy(ward.EARLIER)
@@ -108,7 +109,8 @@ def test_intervals_hold_together_and_have_at_least_the_error_of_plain_weights(ba
             spread[members] = influence(estimator, parts[0])
             every.append(spread)
             moved = float(estimator(parts[0])) - float(estimator(parts[2]))
-            arms.append(se * few_clusters_factor(row.effective_n, 0.95) * bias_factor(moved, se, 0.95))
+            bias = max(abs(moved), naive_imbalance(parts[0]))
+            arms.append(se * few_clusters_factor(row.effective_n, 0.95) * bias_factor(bias, se, 0.95))
     c = critical_value(correlations(np.array(every)), level=0.95, rng=np.random.default_rng(1))
     assert found.critical == pytest.approx(c, abs=0.05)
     rows = [x for row in found.table for x in (row.value, row.difference)]

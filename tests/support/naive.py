@@ -190,3 +190,25 @@ def marginalised(xs, states, fold, few=50):
             mu[i][t] *= sum(wanted[s] for s in pool) / sum(has[s] for s in pool)
             mu[i][t] = min(mu[i][t], max(n**0.5 / 3, 1.0))
     return mu
+
+
+def imbalance(e):
+    """The bias of ratios that do not average to 1: at each step, missing weight times the error of the values."""
+    total = 0.0
+    for t in range(max(e.layout.lengths)):
+        after, before, errors = [], [], []
+        for i in range(len(e)):
+            first, end = e.offsets[i], e.offsets[i + 1]
+            j = first + t
+            if j >= end:
+                continue
+            following = e.v[j + 1] if j + 1 < end else 0.0
+            errors.append(e.rewards[j] + e.gamma * following - e.q[j])
+            after.append(np.exp(e.log_weight[j]))
+            if e.log_ratio[j] > -np.inf:
+                before.append(after[-1] / np.exp(e.log_ratio[j]))
+        if not sum(before) > 0:
+            continue
+        missing = (sum(after) - len(after) * sum(before) / len(before)) / len(e)
+        total += e.gamma**t * abs(missing) * np.sqrt(sum(x**2 for x in errors) / len(errors))
+    return total

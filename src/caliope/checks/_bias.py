@@ -22,46 +22,58 @@ _ROUNDING = 1e-12  # a bias that is no more than that
 class Bias:
     r"""What may bias an estimate with marginalised weights, and is in no standard error.
 
-    Ratios average to 1 at every step, whatever was decided before. Where those of a log do not, weight is missing for
-    decisions that it does not show, or the behaviour probabilities are off. With
+    Ratios average to 1 at every step, whatever was decided before. Where those of a log do not, it does not show some
+    decisions of the new policy, or the behaviour probabilities are off. With the normalised weights :math:`\mu_t`, and
+    :math:`m_t = \mu_t / \lambda_t` those before the step, the weight that is missing is
 
-    .. math:: \Delta_t = \frac1n \sum_{i: T_i > t} (\mu^{(i)}_t - m^{(i)}_t), \qquad m_t = \mu_t / \lambda_t
+    .. math:: \Delta_t = \frac1n \sum_{i: T_i > t} \big( \mu^{(i)}_t - m^{(i)}_t \big)
 
-    and the root mean square :math:`s_t` of :math:`r_t + \gamma \hat V_{t+1} - \hat Q_t` among those under way, this may
-    bias the estimate by up to :math:`\sum_t \gamma^t |\Delta_t| s_t`: the fitted values are taken to err as much where
-    the weight is missing as elsewhere.
+    and with the root mean square :math:`s_t` of :math:`r_t + \gamma \hat V_{t+1} - \hat Q_t` among those under way the
+    bias is taken to be up to :math:`\sum_t \gamma^t |\Delta_t| s_t`: as if fitted values erred as much where weight is
+    missing as elsewhere. When it breaks: where they err more, as in regions without any such decision (S102).
 
     Attributes
     ----------
     moved : float
         By how much changing the weights moved the estimate.
     off : (T,)
-        By how much the mean weight of each step is off, :math:`\Delta_t`.
+        The missing weight :math:`\Delta_t`; negative where the mean ratio is below 1.
     error : (T,)
         The discounted errors of the fitted values, :math:`\gamma^t s_t`.
+    ratio : (T,)
+        The mean ratio of each step, :math:`\sum \mu_t / \sum m_t`.
+
+    Examples
+    --------
+    >>> e = Evidence([1, 2, 3, 6], np.log([0.5, 0.5, 1, 2]), np.arange(5), q=[2, 2, 2, 2], v=[2, 2, 2, 2])
+    >>> bias = Bias.of(e, moved=-0.5)
+    >>> bias.ratio.tolist(), bias.off.tolist(), round(bias.unbalanced, 3), bias.size
+    ([1.0], [0.0], 0.0, 0.5)
     """
 
     moved: float
     off: Float
     error: Float
+    ratio: Float
 
     @classmethod
     def of(cls, e: Evidence, moved: float) -> Bias:
-        """The bias of an estimate on marginalised weights, which the change of weights moved by that much."""
+        """The bias of an estimate with the weights of ``e``, whose change moved it by that much."""
         time, ratio = e.layout.time, np.exp(e.log_ratio)
         under_way = np.bincount(time)
         # Where the ratio is 0 the weight before the step is not known; it is taken to be the mean of the others.
         known = ratio > 0
         before = np.divide(e.rho, ratio, out=np.zeros_like(ratio), where=known)
         number, total = np.bincount(time, known), np.bincount(time, before)
-        mean = np.divide(total, number, out=np.zeros_like(total), where=number > 0)
+        before = under_way * np.divide(total, number, out=np.zeros_like(total), where=number > 0)
         after = np.bincount(time, e.rho)
+        # Where no trajectory has weight the estimate is undefined, and other findings say so.
+        weighty = before > 0
+        mean = np.divide(after, before, out=np.ones_like(after), where=weighty)
         v = np.zeros(len(time)) if e.v is None else e.v
         step = e.residual + e.gamma * e.layout.after(v, 0.0)
-        error = np.sqrt(np.bincount(time, step**2) / under_way)
-        # Where no trajectory has weight the estimate is undefined, and other findings say so.
-        off = np.where(total > 0, (after - under_way * mean) / len(e), 0.0)
-        return cls(moved, off, e.discount * error)
+        error = e.discount * np.sqrt(np.bincount(time, step**2) / under_way)
+        return cls(moved, np.where(weighty, after - before, 0.0) / len(e), error, mean)
 
     @property
     def unbalanced(self) -> float:
@@ -75,7 +87,13 @@ class Bias:
 
     def __sub__(self, other: Bias) -> Bias:
         """The bias of the difference between two estimates on one log."""
-        return Bias(self.moved - other.moved, self.off - other.off, np.maximum(self.error, other.error))
+        farther = np.abs(self.off) >= np.abs(other.off)
+        return Bias(
+            self.moved - other.moved,
+            self.off - other.off,
+            np.maximum(self.error, other.error),
+            np.where(farther, self.ratio, other.ratio),
+        )
 
     def factor(self, se: float, level: float) -> float:
         """Factor of the width of an interval that includes the bias."""
@@ -90,9 +108,10 @@ class Bias:
         if bias <= max(MOVED[0] * se, _ROUNDING):
             return ()
         step = int((np.abs(self.off) * self.error).argmax())
+        # An interval of width 0 cannot include a bias.
         level: Level = "issue" if not se > 0 else "caution" if bias > UNBALANCED * se else "note"
         errors = bias / se if se > 0 else np.inf
-        facts = {"bias": bias, "se": se, "errors": errors, "off": float(self.off[step]), "step": step}
+        facts = {"bias": bias, "se": se, "errors": errors, "ratio": float(self.ratio[step]), "step": step}
         return (D119.finding(level, "included", **facts),)
 
 
