@@ -20,7 +20,7 @@ prepared = cal.prepare_audit(
 )
 policies = {
     "somewhat earlier": ward.EARLIER,
-    "the high dose for nearly everyone": ward.AGGRESSIVE,
+    "the high dose for everyone": ward.HIGH,
 }
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True)
 for axis, (name, table) in zip(axes, policies.items(), strict=True):

@@ -35,7 +35,7 @@ LAYERS = [
     ["estimators", "behaviour"],
     ["weights", "values"],
     ["uncertainty", "checks._clusters", "checks._tails"],
-    ["bounds", "calibration", "checks._estimates", "checks._markov"],
+    ["bounds", "calibration", "checks._estimates", "checks._markov", "checks._bias"],
     ["_estimate", "checks._audit"],
     ["sensitivity"],
     ["_audit"],

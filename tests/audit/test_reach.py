@@ -144,7 +144,7 @@ def test_findings_about_the_log_hold_at_every_share():
 
 
 def test_a_far_policy_is_answered_in_a_small_share():
-    _, found = traced(n=1000, target=cal.TabularPolicy(ward.AGGRESSIVE))
+    _, found = traced(n=300, target=cal.TabularPolicy(ward.AGGRESSIVE))
     assert found.largest is not None
     assert found.largest < 1
     assert found.table[-1].verdict == "do not trust"
@@ -156,7 +156,7 @@ def far():
     """An audit of a policy that the log cannot answer for."""
     models, q = {"frequencies": cal.behaviour.TabularFrequencies()}, cal.values.TabularRegressor()
     answers = {"learnt_on": "no", "ended": "all", "recorded_before": "all"}
-    data, target = ward.simulate(1000, rng=0), cal.TabularPolicy(ward.AGGRESSIVE)
+    data, target = ward.simulate(300, rng=0), cal.TabularPolicy(ward.AGGRESSIVE)
     return cal.audit(data, target, models, regressor=q, n_draws=50, rng=0, **answers)
 
 

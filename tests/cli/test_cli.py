@@ -13,11 +13,11 @@ def test_the_demo_answers_for_one_policy_and_says_how_far_the_log_carries_for_th
     page = tmp_path / "demo.html"
     result = CliRunner().invoke(main, ["demo", "--quiet", "--out", str(page)])
     assert result.exit_code == 0, result.output
-    answered, refused = result.output.split("high doses for everybody?", 1)
+    answered, refused = result.output.split("the high dose for everybody, at every step?", 1)
     assert "Verdict: trust, if" in answered
-    # Exact values of treating earlier, of high doses for everybody, and of the ward as it is.
+    # Exact values of treating earlier, of the high dose for everybody, and of the ward as it is.
     assert "the truth is known: 0.536; current practice 0.485." in answered
-    assert "the truth is known: 0.514; current practice 0.485." in refused
+    assert "the truth is known: 0.499; current practice 0.485." in refused
     assert "Verdict: do not trust" in refused
     assert "of the decisions, the difference from current practice is" in refused
     for written in (page, tmp_path / "demo-second.html"):

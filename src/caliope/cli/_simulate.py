@@ -223,7 +223,7 @@ def _demo_ward(patients: int, seed: int) -> DemoLog:
         data.replace(unit="patient", action_names=ward.DOSES),
         (
             policy("treat earlier, with low doses", ward.EARLIER),
-            policy("high doses for everybody", ward.AGGRESSIVE),
+            policy("the high dose for everybody, at every step", ward.HIGH),
         ),
         ward.WARD.value(ward.PRACTICE),
         "discharged",

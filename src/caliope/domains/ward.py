@@ -60,6 +60,9 @@ EARLIER = _softmax_policy(_LEVEL * np.array([0.0, 0.5, 0.9]) + np.array([0.0, 0.
 AGGRESSIVE = _softmax_policy(_LEVEL * np.array([0.0, 0.5, 1.6]) + np.array([0.0, 0.5, 2.5]))
 """A policy far from current practice: the high dose for nearly everyone."""
 
+HIGH = np.tile([0.0, 0.0, 1.0], (SEVERITIES + 2, 1))
+"""The policy farthest from current practice: the high dose for everyone, at every step."""
+
 WARD = TabularMDP(
     initial=np.array([0.1, 0.25, 0.3, 0.25, 0.1, 0.0, 0.0]),
     transitions=_transitions(),
