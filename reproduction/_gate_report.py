@@ -56,8 +56,8 @@ def make_report(config: Config, results: Mapping[str, Any]) -> Report:
 
 
 _GOAL_COLUMNS = (
-    "interval of", "scenarios", "intervals", "marked trust", "of these cover", "se", "met", "scenarios under 80%",
-    "never trust", "of their intervals not trust", "met ", "scenarios at 90% or more", "of their intervals trust",
+    "interval of", "scenarios", "intervals", "cover", "marked trust", "of these cover", "se", "met",
+    "scenarios under 80%", "never trust", "of their intervals not trust", "met ", "scenarios at 90% or more", "of their intervals trust",
     "met  ",
 )  # fmt: skip
 
@@ -71,9 +71,9 @@ def _goal_row(name: str, these: Sequence[Scenario]) -> tuple[Any, ...]:
     refused = _mean(y.verdict != "trust" for x in broken for y in x.intervals)
     share = _mean(y.verdict == "trust" for x in good for y in x.intervals)
     return (
-        name, len(these), len(every), len(trusted), covered, _clustered_se(these), _met(covered, COVERED), len(broken),
-        _mean(x.trusted == 0 for x in broken), refused, _met(refused, REFUSED), len(good), share,
-        _met(share, POWER[name]) if name in POWER else "",
+        name, len(these), len(every), _mean(x.covers for x in every), len(trusted), covered, _clustered_se(these),
+        _met(covered, COVERED), len(broken), _mean(x.trusted == 0 for x in broken), refused, _met(refused, REFUSED),
+        len(good), share, _met(share, POWER[name]) if name in POWER else "",
     )  # fmt: skip
 
 
@@ -196,11 +196,12 @@ def _note(config: Config) -> str:
 def _findings(goals: Sequence[tuple[Any, ...]], confounded: Sequence[Scenario]) -> list[str]:
     findings = []
     for row in goals:
-        name, _, intervals, trusted, covered = row[:5]
-        refused, share = row[9], row[12]
+        name, _, intervals, all_covered, trusted, covered = row[:6]
+        refused, share = row[10], row[13]
         if not np.isnan([covered, refused, share]).any():
             findings.append(
-                f"Intervals of the {name}: {trusted} of {intervals} are marked trust; {covered:.1%} of these cover. "
+                f"Intervals of the {name}: {all_covered:.1%} of {intervals} cover. {trusted} are marked trust, and "
+                f"{covered:.1%} of these cover. "
                 f"Of the intervals in scenarios that cover under {BROKEN:.0%}, {refused:.1%} are not marked trust; in "
                 f"scenarios that cover {GOOD:.0%} or more, {share:.1%} are."
             )
