@@ -57,8 +57,8 @@ def make_report(config: Config, results: Mapping[str, Any]) -> Report:
 
 _GOAL_COLUMNS = (
     "interval of", "scenarios", "intervals", "cover", "marked trust", "of these cover", "se", "met",
-    "scenarios under 80%", "never trust", "of their intervals not trust", "met ", "scenarios at 90% or more", "of their intervals trust",
-    "met  ",
+    "scenarios under 80%", "never trust", "of their intervals not trust", "met ",
+    "scenarios at 90% or more", "of their intervals trust", "met  ",
 )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ class Config:
     """Families, replicates and draws."""
 
     families: tuple[str, ...] = tuple(FAMILIES)
-    replicates: int = 20
+    replicates: int = 10
     n_draws: int = 400
     first_seed: int = 0
 
