@@ -19,6 +19,7 @@ import importlib
 import json
 import os
 import re
+import resource
 import signal
 import sys
 import time
@@ -171,7 +172,11 @@ class Loop:
         reader, writer = os.pipe()
         child = os.fork()
         if not child:
-            signal.alarm(int(60 + 5 * self.given.seconds))
+            most = int(60 + 5 * self.given.seconds)
+            resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+            signal.alarm(
+                20 * most
+            )  # where it waits for ever; other work on the machine is no fault of the mutant
             os.write(writer, first_failure(mutant, tests, self.functions).encode()[:4000])
             os._exit(0)
         os.close(writer)

@@ -17,6 +17,7 @@ from caliope.behaviour import (
     TabularFrequencies,
     Temperature,
     _calibrated,
+    _networks,
     fit_behaviour,
     paper_models,
 )
@@ -156,3 +157,13 @@ def test_small_matrices_are_multiplied_by_one_thread():
     with one_blas_thread():
         threads = {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
     assert threads == {1}
+
+
+@pytest.mark.parametrize(("gain", "epochs"), [(0.0005, 2), (0.0006, 3)])
+def test_training_goes_on_while_an_epoch_gains_more_than_half_a_thousandth(gain, epochs, monkeypatch):
+    """Held-out losses of 1, 1 - gain, and that again, with the patience of one epoch."""
+    losses = iter([1.0, 1.0 - gain, 1.0 - gain])
+    monkeypatch.setattr(_networks, "mean_nll", lambda proba, codes: next(losses))
+    data = ward.simulate(30, rng=0)
+    network = _networks.NetworkPolicy((2,), patience=1, max_epochs=3).fit(data.states, data.actions)
+    assert len(network.losses_) == epochs

@@ -99,3 +99,38 @@ def test_values_are_refuted_where_they_are_off_by_two_standard_errors_of_the_int
     found = _estimates._check_values(traits_of(cal.dm), e)
     assert (found.code, found.level) == ("D109", level)
     assert found.facts["correction"] == pytest.approx(size + noise.mean())
+
+
+@pytest.mark.parametrize(("size", "z"), [(0.8, 0.0), (1.5, 150.0)])
+def test_differences_within_rounding_of_the_values_are_no_evidence_against_them(size, z):
+    """Values of a thousand million: 0.8 is less than a thousand-millionth of them, and 1.5 is more."""
+    n = 400
+    v = np.full(n, 1e9)
+    noise = np.where(np.arange(n) % 2, 0.2, -0.2)  # standard error 0.01
+    e = single(v + size + noise, q=v, v=v)
+    found, told = _estimates._test_temporal_differences(e)
+    assert found == pytest.approx(z, rel=0.01)
+    assert told == pytest.approx(size, rel=1e-6)
+
+
+@pytest.mark.parametrize(("weight", "told"), [(19.5, True), (5.0, True), (3.0, False)])
+def test_more_than_a_fiftieth_of_the_weight_on_one_trajectory_is_told(weight, told):
+    """Of 100 trajectories with weight 1 but for one; of few, one holds more than a fiftieth without being odd."""
+    weights = np.ones(150)
+    weights[7] = weight
+    share = weight / weights.sum()
+    assert (share > 0.02) == told
+    found = _estimates._check_largest_weight(traits_of(cal.wis), single(np.zeros(150), np.log(weights)))
+    assert (found is not None) == told
+    assert not told or found.numbers == {"share": pytest.approx(share), "trajectory": 7}
+
+
+def test_a_cap_is_not_said_to_explain_weights_whose_mean_is_too_large():
+    """1.5 after the cap, which removed a part: what a cap takes away makes a mean smaller, never larger."""
+    weights = np.where(np.arange(400) % 40 == 0, 9.0, 1.5)
+    e = cal.weights.clip_weights(single(np.arange(400) % 3.0, np.log(weights)), at=4.0)
+    assert e.notes[0].numbers["removed"] > 0.01
+    found = _estimates._check_mean_weight(traits_of(cal.wis), e)
+    assert found.variants == ("plain",)
+    light = cal.weights.clip_weights(single(np.arange(400) % 3.0, np.log(weights / 5)), at=0.8)
+    assert _estimates._check_mean_weight(traits_of(cal.wis), light).variants == ("removed",)

@@ -34,7 +34,6 @@ from caliope.checks import (
     D113,
     D114,
     D117,
-    W108,
     Finding,
     Level,
 )
@@ -383,7 +382,8 @@ def _apply_note(note: Finding, traits: Traits) -> Finding | None:
     """Return a note of the evidence as far as it concerns an estimator."""
     if not note.concerns & traits.uses:
         return None
-    if note.check == W108 and "regressed" in note.variants and traits.declared and not traits.by_step:
+    # Marginalised weights (W108), where there was anything to regress.
+    if "regressed" in note.variants and traits.declared and not traits.by_step:
         return replace(note, variants=(*note.variants, "whole")).at("issue")
     removed = removed_weight(note)
     if removed > REMOVED[1] and traits.weighted and not traits.normalised:
