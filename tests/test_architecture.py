@@ -19,7 +19,7 @@ MODULES = {
 LAYERS = [
     ["_cells"],
     ["checks", "_ragged", "_digits", "_conditions", "_files"],
-    ["_clusters", "_identity", "_tables"],
+    ["_clusters", "_counts", "_identity", "_tables"],
     ["_results"],
     ["_validation"],
     ["_trajectories"],

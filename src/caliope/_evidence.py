@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from caliope._clusters import as_clusters, number_clusters
+from caliope._counts import Counts, LeaveOneOutCounts, as_counts
 from caliope._ragged import Bool, Float, Int, Ragged, check_offsets, column_max, read_only
 from caliope._validation import as_log_ratio, as_step_column, check_gamma, unmasked
 from caliope.checks import Finding
@@ -34,29 +34,6 @@ class derived(Generic[T]):
         if self.name not in e._derived:
             e._derived[self.name] = self.compute(e)
         return e._derived[self.name]
-
-
-@dataclass(frozen=True, eq=False)
-class LeaveOneOutCounts:
-    """Counts with one changed trajectory per row: row j adds ``step[j]`` to trajectory ``which[j]`` of ``base``.
-
-    A step of -1 leaves the trajectory out, and an infinitesimal imaginary step differentiates. Written out,
-    these counts would be an (n, n) matrix; in this form every sum over them costs O(n).
-    """
-
-    base: Float  # (n,)
-    which: Int  # (rows,)
-    step: NDArray[Any]  # (rows,), real or complex
-
-    def restrict_to(self, members: Int) -> LeaveOneOutCounts:
-        """Return the same rows for some of the trajectories only."""
-        place = np.full(len(self.base), -1)
-        place[members] = np.arange(len(members))
-        which = place[self.which]
-        return LeaveOneOutCounts(self.base[members], np.maximum(which, 0), np.where(which >= 0, self.step, 0))
-
-
-Counts = Float | LeaveOneOutCounts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,7 +117,7 @@ class Evidence:
         if self.log_weight is not None:
             weight = as_log_ratio(self.log_weight, len(rewards), name="log_weight")
             set_field(self, "log_weight", weight)
-        set_field(self, "counts", _as_counts(self.counts, len(offsets) - 1))
+        set_field(self, "counts", as_counts(self.counts, len(offsets) - 1))
         if self.terminated is not None:
             ended = np.asarray(self.terminated, dtype=bool)
             if ended.shape != (len(offsets) - 1,):
@@ -171,11 +148,39 @@ class Evidence:
         """Return the same evidence with other counts; columns that do not depend on them are shared."""
         if counts is self.counts:
             return self
-        other = copy(self)
+        other: Evidence = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
         for name in _cached_properties(type(self)):
             other.__dict__.pop(name, None)
-        object.__setattr__(other, "counts", _as_counts(counts, len(self)))
+        object.__setattr__(other, "counts", as_counts(counts, len(self)))
         return other
+
+    def changed(self, **columns: Any) -> Evidence:
+        """Return the same trajectories with other columns; where their steps lie is worked out once for both."""
+        other = replace(self, **columns)
+        other._derived["layout"] = self.layout  # type: ignore[attr-defined]
+        return other
+
+    def once(self, what: Hashable, compute: Callable[[], T]) -> T:
+        """What was computed of this evidence, at the first call that names it."""
+        known: dict[Hashable, T] = self._derived  # type: ignore[attr-defined]
+        try:
+            hash(what)
+        except TypeError:
+            return compute()
+        if what not in known:
+            known[what] = compute()
+        return known[what]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without derived columns: what needs them computes them."""
+        return {**self.__dict__, "_derived": {}}
+
+    def forget(self) -> None:
+        """Let go of derived columns, which are computed again when they are asked for; the layout is shared."""
+        layout = self.layout
+        self._derived.clear()  # type: ignore[attr-defined]
+        self._derived["layout"] = layout  # type: ignore[attr-defined]
 
     def take(self, which: Int) -> Evidence:
         """Return the evidence of the trajectories numbered ``which``, each counted once."""
@@ -383,14 +388,3 @@ def _exp_difference(x: Float, top: Any) -> Float:
     """exp(x - top) where x <= top, and 0 where both are -inf."""
     difference = x - np.where(np.isneginf(top), 0.0, top)
     return np.exp(difference, out=difference)
-
-
-def _as_counts(counts: ArrayLike | LeaveOneOutCounts | None, n: int) -> Counts | None:
-    if counts is None or isinstance(counts, LeaveOneOutCounts):
-        return counts
-    array = np.asarray(counts, dtype=np.float64)
-    if array.ndim not in (1, 2) or array.shape[-1] != n:
-        raise ValueError(f"counts must have shape ({n},) or (draws, {n}), got {array.shape}.")
-    if not (array.min() >= 0 and array.max() < np.inf):
-        raise ValueError("counts must be finite and not negative.")
-    return read_only(array)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
-from caliope._evidence import Evidence, LeaveOneOutCounts
+from caliope._counts import LeaveOneOutCounts
+from caliope._evidence import Evidence
 from caliope._formulas import dm, dr, monte_carlo, ois, ratio, step_is, step_wis, wdr, wdr_terms, wis
 from caliope._ragged import Float, Int
 from caliope._traits import Estimator, Lengths, Traits, core_of, estimator, label, name_of, traits_of

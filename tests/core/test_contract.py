@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 import caliope as cal
-from caliope._evidence import LeaveOneOutCounts
+from caliope._counts import LeaveOneOutCounts
 from conftest import ESTIMATORS, SELF_NORMALISED, evidences, random_evidence
 
 pytestmark = pytest.mark.slow

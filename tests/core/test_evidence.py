@@ -97,3 +97,21 @@ def test_a_new_cached_property_follows_the_counts():
     assert e.mean_return == pytest.approx(e.returns.mean())
     assert e.with_counts(counts).mean_return == pytest.approx(e.returns[0])
     assert e.with_counts(counts).rho is e.rho
+
+
+def test_the_layout_is_shared_with_changed_columns_and_nothing_else_is():
+    e = cal.Evidence([1, 3, 5], np.log([2, 0.5, 3]), offsets=[0, 2, 3])
+    before = e.rho.copy()
+    other = e.changed(log_ratio=e.log_ratio + 1)
+    assert other.layout is e.layout
+    assert other.rho[0] == pytest.approx(np.e * before[0])
+    np.testing.assert_array_equal(e.rho, before)
+
+
+def test_what_is_forgotten_is_computed_again():
+    e = cal.Evidence([1, 3, 5], np.log([2, 0.5, 3]), offsets=[0, 2, 3])
+    whole, layout = (e.rho.copy(), e.returns.copy()), e.layout
+    e.forget()
+    assert e.layout is layout
+    np.testing.assert_array_equal(e.rho, whole[0])
+    np.testing.assert_array_equal(e.returns, whole[1])

@@ -140,7 +140,7 @@ def started(tmp_path):
         each.wait()
 
 
-def wait_for(found, seconds=60):
+def wait_for(found, seconds=120):
     end = time.monotonic() + seconds
     while not found():
         assert time.monotonic() < end

@@ -249,7 +249,7 @@ class _Share:
     @classmethod
     def of(cls, raw: Evidence, e: Evidence) -> _Share:
         value = float(_GAIN(e))
-        return cls(
+        found = cls(
             value,
             Bias.of(e, value - float(_GAIN(raw))),
             e.layout.pool(influence(_GAIN, e)),
@@ -258,6 +258,9 @@ class _Share:
             effective_n(e),
             None if e.cluster is None else effective_clusters(_GAIN, e),
         )
+        raw.forget()
+        e.forget()
+        return found
 
     def stretch(self, band: Interval) -> Interval:
         """Stretch the band by what few clusters make it too short."""

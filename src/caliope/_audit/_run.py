@@ -90,6 +90,8 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
         rows, by_folds = _widen_for_folds(rows, prepared, basis)
         rows = include_changes(rows, whole.basis.marginalised)
         rows = include_unseen(rows, asked.worst, capped.returns)
+    for e in (whole.basis.evidence, whole.basis.normalised):
+        e.forget()  # of a long log, derived columns are most of the memory
     with begin("other choices"):
         others = try_others(prepared, basis)
     with begin("sensitivity of the result"):

@@ -246,7 +246,7 @@ def _each_share(
         with np.errstate(over="ignore", divide="ignore"):
             log_ratio = np.log((1 - share) + share * np.exp(base.log_ratio))
         v = (1 - share) * q + share * v_whole
-        raw = replace(base, log_ratio=log_ratio, v=v, notes=sample.notes)
+        raw = base.changed(log_ratio=log_ratio, v=v, notes=sample.notes)
         yield raw, use_regression(raw, fit.for_all(predicted))
     yield base, whole.marginalised
 

@@ -12,7 +12,10 @@ import cloudpickle
 
 from caliope.engines._jobs import ATTEMPTS, Item, PartitionError, Task, apply, refuse_deadly
 
-_WAIT = "30s"  # for the scheduler to answer
+_WAIT, _WAIT_AGAIN = (
+    "30s",
+    "300s",
+)  # for the scheduler to answer; where it did before, it may be starting anew
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Dask:
         left = {item.number: item for item in items}
         for attempt in range(ATTEMPTS):
             try:
-                with self._client() as client:
+                with self._client(_WAIT_AGAIN if attempt else _WAIT) as client:
                     for number, result in _submit(client, task, list(left.values())):
                         del left[number]
                         yield number, result
@@ -67,7 +70,7 @@ class Dask:
                     ) from error
 
     @contextmanager
-    def _client(self) -> Iterator[Any]:
+    def _client(self, wait: str) -> Iterator[Any]:
         try:
             from distributed import Client, LocalCluster
         except ModuleNotFoundError:
@@ -76,7 +79,7 @@ class Dask:
             ) from None
         if self.scheduler is not None:
             try:
-                client = Client(self.scheduler, timeout=_WAIT, set_as_default=False)
+                client = Client(self.scheduler, timeout=wait, set_as_default=False)
             except OSError as error:
                 raise ConnectionError(
                     f"no scheduler answers at {self.scheduler} ({error}): start one with 'dask scheduler'."

@@ -1,8 +1,7 @@
 """Confidence intervals of any estimator: bootstrap, BCa, jackknife, delta method, paired differences.
 
-The unit is the whole trajectory, or cluster. The estimator is evaluated again under other counts, so that every
-self-normalised ratio is recomputed. The intervals measure the sampling with the weights held fixed: they omit the error
-of a fitted behaviour policy, and they run no checks. :func:`~caliope.estimate` does.
+The unit is the whole trajectory, or cluster. The estimator is evaluated under other counts, so that every ratio is
+recomputed. Weights are held fixed: the error of fitted behaviour is left out. :func:`~caliope.estimate` runs checks.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from caliope._evidence import Evidence, LeaveOneOutCounts, refuse_counts
+from caliope._counts import LeaveOneOutCounts
+from caliope._evidence import Evidence, refuse_counts
 from caliope._formulas import monte_carlo
 from caliope._ragged import Float, Int
 from caliope._results import Interval
@@ -200,8 +200,8 @@ def leave_one_out(estimator: Estimator, e: Evidence) -> Float:
     if len(e) < 2:
         raise ValueError("leaving one out needs at least 2 trajectories.")
     values = _change_one_by_one(estimator, e, -1.0).real
-    # Taking a trajectory away from a sum that it dominates leaves rounding errors: those few are summed again.
-    # One side of a difference may normalise inside each length, and so may what declares nothing.
+    # Taking away what dominates a sum leaves rounding errors: it is summed again. One side of a difference may
+    # normalise inside each length, and so may what declares nothing.
     traits = traits_of(estimator)
     by_length = traits.core is not None or traits.lengths is not None or not traits.declared
     dominant = _find_dominant(e, by_length=by_length)
@@ -228,9 +228,8 @@ def _find_dominant(e: Evidence, *, by_length: bool) -> Int:
 def influence(estimator: Estimator, e: Evidence) -> Float:
     r"""Differentiate the estimate in the count of each trajectory, times n: its influence.
 
-    Computed by a complex step, :math:`\mathrm{Im}\, f(1 + \mathrm i h\, e_i) / h`, which is exact to rounding and
-    needs no derivation. For :func:`~caliope.estimators.wis` it is
-    :math:`n \rho_i (G_i - \hat V) / \sum_j \rho_j`.
+    Computed by a complex step, :math:`\mathrm{Im}\, f(1 + \mathrm i h\, e_i) / h`, exact to rounding and without any
+    derivation. For :func:`~caliope.estimators.wis` it is :math:`n \rho_i (G_i - \hat V) / \sum_j \rho_j`.
 
     Parameters
     ----------
@@ -255,8 +254,9 @@ def influence(estimator: Estimator, e: Evidence) -> Float:
     [-2.0, 0.0, 2.0]
     """
     refuse_counts(e)
-    h = 1e-100
-    return _change_one_by_one(estimator, e, 1j * h).imag / h * len(e)
+    h = 1e-100  # intervals, standard errors and checks all ask for the result
+    known = e.once(("influence", estimator), lambda: _change_one_by_one(estimator, e, 1j * h).imag / h)
+    return np.asarray(known * len(e))
 
 
 def _change_one_by_one(estimator: Estimator, e: Evidence, step: complex) -> Any:

@@ -7,7 +7,6 @@ Averaging the rest away removes variance that grows with the length.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,7 +159,7 @@ def use_regression(e: Evidence, regression: WeightRegression) -> Evidence:
         variants.append("sampled")
         facts["fitted"] = regression.n_fitted
     note = W108.finding("note", *variants, regressor=regression.name, r2=regression.r2, multiple=cap, **facts)
-    return replace(e, log_weight=log_weight, notes=(*normalised.notes, note))
+    return e.changed(log_weight=log_weight, notes=(*normalised.notes, note))
 
 
 def _scale(m: Float, before: Float, time: Int) -> Float:

@@ -7,8 +7,6 @@ every estimator. A threshold that depends on the data is held fixed when traject
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from caliope._evidence import Evidence, refuse_counts
@@ -50,7 +48,7 @@ def clip_ratios(e: Evidence, at: float) -> Evidence:
     clipped = int((e.log_ratio > np.log(at)).sum())
     note = W101.finding("note", at=at, clipped=clipped, steps=len(e.log_ratio))
     refuse_counts(e)
-    return replace(e, log_ratio=np.minimum(e.log_ratio, np.log(at)), notes=(*e.notes, note))
+    return e.changed(log_ratio=np.minimum(e.log_ratio, np.log(at)), notes=(*e.notes, note))
 
 
 def clip_weights(e: Evidence, at: float | None = None) -> Evidence:
@@ -179,11 +177,11 @@ def set_weights(e: Evidence, log_rho: Float, note: Finding) -> Evidence:
     """Return evidence with other weights: given ones stay given, others become ratios that multiply to them."""
     refuse_counts(e)
     if e.log_weight is not None:
-        return replace(e, log_weight=log_rho, notes=(*e.notes, note))
+        return e.changed(log_weight=log_rho, notes=(*e.notes, note))
     before = e.layout.before(log_rho, 0.0)
     # Once zero, a weight stays zero: -inf minus -inf would be nan, and any finite ratio keeps it there.
     log_ratio = np.where(np.isneginf(before), 0.0, log_rho - np.where(np.isneginf(before), 0.0, before))
-    return replace(e, log_ratio=log_ratio, notes=(*e.notes, note))
+    return e.changed(log_ratio=log_ratio, notes=(*e.notes, note))
 
 
 def compare_weights(e: Evidence, log_rho: Float) -> dict[str, float]:
@@ -239,8 +237,8 @@ def normalise_under_way(e: Evidence) -> Evidence:
         }
     note = W107.finding("note", **facts)
     if e.log_weight is not None:
-        return replace(e, log_weight=e.log_weight + shift[time], notes=(*e.notes, note))
-    return replace(e, log_ratio=e.log_ratio - log_mean[time], notes=(*e.notes, note))
+        return e.changed(log_weight=e.log_weight + shift[time], notes=(*e.notes, note))
+    return e.changed(log_ratio=e.log_ratio - log_mean[time], notes=(*e.notes, note))
 
 
 def _mean_ratios(log_rho: Float, before: Float, time: Int) -> Float:
