@@ -272,6 +272,17 @@ def test_an_action_in_words_outside_the_sample_has_its_code(log, tmp_path):
     )
 
 
+def test_copies_are_counted_in_the_whole_log(log, tmp_path):
+    """A sample holds few trajectories together with their copies: here about a sixth of them."""
+    twice = pl.concat([log, log.with_columns(pl.col("id") + 10_000)])
+    found = audit(open_log(twice, tmp_path / "a", 2))
+    (said,) = [x for x in found.findings if x.code == "L101"]
+    extra = 800 - len(set(cal.read_table(twice, **COLUMNS).digests))  # some coincide by chance
+    assert (said.level, said.facts["copies"], said.facts["n"]) == ("issue", extra, 800)
+    assert found.verdict == "do not trust"
+    assert f"{extra} of 800 trajectories" in said.message
+
+
 @pytest.mark.parametrize("what", ["gap", "not a number", "level"])
 def test_what_only_the_rest_of_the_log_holds_in_a_state_has_a_place(log, tmp_path, what):
     log = log.with_columns(pl.when(pl.col("x") < 2).then(pl.lit("mild")).otherwise(pl.lit("hard")).alias("w"))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from caliope._audit._inputs import check_taken
 from caliope._gather import target_probabilities, weigh_steps
@@ -18,6 +19,7 @@ from caliope._trajectories import Trajectories
 from caliope.behaviour._extended import ExtendedBehaviour
 from caliope.behaviour._fit import FittedBehaviour
 from caliope.behaviour._threads import one_blas_thread
+from caliope.checks._copies import content_keys
 from caliope.io._inventory import Part
 from caliope.io._partitions import Reading
 from caliope.values._defaults import AveragedValues
@@ -70,6 +72,7 @@ class PartColumns(NamedTuple):
     v: Float  # (M,)
     before: Float  # (M, k), predicted weights before each step
     terminated: Bool  # (k,)
+    keys: NDArray[np.uint64]  # (k,), of what each trajectory holds
     ruled_out: int = 0  # logged actions to which the behaviour model gave probability 0
 
 
@@ -119,7 +122,8 @@ class WeighPart:
         q = self.values.predict(wide if self.values_see_all else data, job.turns, needed)
         log_ratio, q_taken, v = weigh_steps(data, target, behaviour, q=q)
         before = predict_weights(self.regressions, data, job.weight_turns)
-        return PartColumns(data.rewards, log_ratio, q_taken, v, before, data.terminated, ruled_out)
+        keys = content_keys(data)
+        return PartColumns(data.rewards, log_ratio, q_taken, v, before, data.terminated, keys, ruled_out)
 
     def _read(self, part: Part) -> Trajectories:
         data = read_part(self.reading, part.rows(self.reading), part.numbers)

@@ -39,7 +39,7 @@ from caliope._support import Support, asked_of_practice, find_support
 from caliope._trajectories import Trajectories
 from caliope.behaviour._threads import one_blas_thread
 from caliope.calibration._scores import stratum_key
-from caliope.checks import L108, Q101, W106, Finding
+from caliope.checks import L101, L108, Q101, W106, Finding
 from caliope.checks._audit import (
     check_beyond,
     check_fragility,
@@ -115,7 +115,7 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
     with begin("how far the log carries"):
         reach = _trace(prepared, whole, support, table[GAIN], answers)
     looked_at = len(prepared.looked_at) / len(capped)
-    about = (*prepared.findings, *whole.findings, *support.findings())
+    about = (*_about_log(prepared, whole), *support.findings())
     agreeing = check_estimates(table, comparable_values(others, prepared), looked_at)
     asked_for = (*_check_question(asked, data), *by_folds, *answers.findings)
     findings = (
@@ -249,6 +249,13 @@ def _trace(
 def _named(row: Estimate, data: Trajectories, names: Names) -> Estimate:
     """A row whose findings are in the words of the log."""
     return replace(row, findings=tuple(name_facts(finding, data, names) for finding in row.findings))
+
+
+def _about_log(prepared: PreparedAudit, whole: Whole) -> tuple[Finding, ...]:
+    """What was found about the log; of a sample and of the whole of it, copies are counted in the whole."""
+    counted = L101 in [each.check for each in whole.findings]
+    kept = [each for each in prepared.findings if not (counted and each.check == L101)]
+    return (*kept, *(name_facts(each, prepared.data) for each in whole.findings))
 
 
 def _subgroups(

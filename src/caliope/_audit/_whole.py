@@ -26,7 +26,9 @@ from caliope._evidence import Evidence
 from caliope._gather import settle
 from caliope._policies import MixWithPractice, Practice
 from caliope._ragged import Float, Int, Ragged
+from caliope._trajectories import Trajectories
 from caliope.checks import B110, Finding
+from caliope.checks._copies import check_copies, content_keys
 from caliope.engines._jobs import Engine, run_job
 from caliope.io._inventory import Inventory
 from caliope.io._partitions import Partitions
@@ -68,7 +70,7 @@ class Extension:
         with begin("weighing the other trajectories"):
             shares, fits = _fit_shares(prepared, basis)
             columns = _Columns.empty(self.layout, 1 + len(fits))
-            columns.put(self.drawn, _of_sample(basis, fits))
+            columns.put(self.drawn, _of_sample(prepared.data, basis, fits))
             ruled_out = 0
             for ranks, part in self._weigh(prepared, basis, fits):
                 columns.put(ranks, part)
@@ -85,7 +87,9 @@ class Extension:
             )
         again = partial(_each_share, whole, shares, fits, columns.before)
         names = Names(self.inventory.ids[self.inventory.order], self.inventory.order)
-        return Whole(whole, names, again, _say_ruled_out(prepared, ruled_out, len(columns.rewards)))
+        copies = check_copies(prepared.data, columns.keys)
+        ruled = _say_ruled_out(prepared, ruled_out, len(columns.rewards))
+        return Whole(whole, names, again, (*([] if copies is None else [copies]), *ruled))
 
     @cached_property
     def layout(self) -> Ragged:
@@ -179,12 +183,22 @@ class _Columns:
     v: Float
     before: Float  # (k, N)
     terminated: Any
+    keys: Any
 
     @classmethod
     def empty(cls, layout: Ragged, k: int) -> _Columns:
         n, steps = layout.n, int(layout.offsets[-1])
         rewards, log_ratio, q, v = (np.full(steps, np.nan) for _ in range(4))
-        return cls(layout, rewards, log_ratio, q, v, np.ones((k, steps)), np.ones(n, dtype=bool))
+        return cls(
+            layout,
+            rewards,
+            log_ratio,
+            q,
+            v,
+            np.ones((k, steps)),
+            np.ones(n, dtype=bool),
+            np.zeros(n, dtype=np.uint64),
+        )
 
     def put(self, ranks: Int, part: PartColumns) -> None:
         """Put what belongs to some trajectories in its place."""
@@ -198,15 +212,16 @@ class _Columns:
         for column, values in zip(self.before, part.before.T, strict=True):
             column[rows] = values
         self.terminated[ranks] = part.terminated
+        self.keys[ranks] = part.keys
 
 
-def _of_sample(basis: Basis, fits: list[WeightRegression]) -> PartColumns:
+def _of_sample(data: Trajectories, basis: Basis, fits: list[WeightRegression]) -> PartColumns:
     """The columns of the sample, which was weighed by models that have not seen each trajectory."""
     e = basis.evidence
     before = np.stack([each.predicted for each in (basis.regression, *fits)], axis=1)
     ended = np.ones(len(e), dtype=bool) if e.terminated is None else e.terminated
     q, v = np.asarray(e.q), np.asarray(e.v)
-    return PartColumns(e.rewards, e.log_ratio, q, v, before, ended)
+    return PartColumns(e.rewards, e.log_ratio, q, v, before, ended, content_keys(data))
 
 
 def _fit_shares(prepared: PreparedAudit, basis: Basis) -> tuple[list[Evidence], list[WeightRegression]]:

@@ -24,20 +24,33 @@ _AT_MOST = 0.95  # of the pairs with one state that coincide wholly by chance, w
 _SLACK = 0.03  # a share that is not worth a word
 
 
-def check_copies(data: Trajectories) -> Finding | None:
-    """L101: trajectories that agree in every number, more often than chance makes discrete ones agree."""
-    _, first, counts = np.unique(np.array(data.digests), return_index=True, return_counts=True)
-    extra = len(data) - len(first)
+def check_copies(data: Trajectories, whole: Keys | None = None) -> Finding | None:
+    """L101: trajectories that agree in every number, more often than chance makes discrete ones agree.
+
+    ``whole`` are the :func:`content_keys` of all trajectories, (n,), where ``data`` are a sample of them: few copies
+    are in a sample together with what they copy.
+    """
+    own = content_keys(data)
+    keys = own if whole is None else whole
+    distinct, counts = np.unique(keys, return_counts=True)
+    extra = len(keys) - len(distinct)
     if extra == 0:
         return None
     # Each of many as often as the others, or a multiple of that: the log holds itself again.
     equally = int(np.gcd.reduce(counts)) > 1
-    if len(first) < _MANY and not equally and len(data) >= _OFTEN * len(first):
+    if len(distinct) < _MANY and not equally and len(keys) >= _OFTEN * len(distinct):
         return None  # a few courses, each common in its own way: states, actions and rewards of few values
-    if not (equally and len(first) >= _MANY) and _repeat_by_chance(data, np.sort(first)):
+    if not (equally and len(distinct) >= _MANY) and _repeat_by_chance(
+        data, np.sort(np.unique(own, return_index=True)[1])
+    ):
         return None
-    level: Level = "issue" if extra > 0.05 * len(data) else "caution"
-    return L101.finding(level, copies=extra, n=len(data))
+    level: Level = "issue" if extra > 0.05 * len(keys) else "caution"
+    return L101.finding(level, copies=extra, n=len(keys))
+
+
+def content_keys(data: Trajectories) -> Keys:
+    """A number for what each trajectory holds, rewards included, (n,): equal for copies."""
+    return np.frombuffer(b"".join(each[:8] for each in data.digests), dtype="<u8").astype(np.uint64)
 
 
 def _repeat_by_chance(data: Trajectories, distinct: Int) -> bool:
