@@ -96,6 +96,22 @@ def test_actions_more_or_less_often_than_the_model_says(n, share, expected):
         assert abs(finding.numbers["z"]) == pytest.approx(abs(effect) * np.sqrt(n) / 0.5)
 
 
+def test_the_place_that_is_told_is_the_clearest_by_trajectory_and_not_by_decision():
+    """400 trajectories of four decisions alike, and 400 of four that are not: these tell more, with less of an effect."""
+    alike = np.repeat(
+        np.where(np.arange(400) < 280, 0.5, -0.5), 4
+    )  # mean 0.2: 16 by decision, 8 by trajectory
+    hits = np.where(np.arange(400) < 240, 3, 2)  # of four: mean 0.15, 12 by decision, 15.5 by trajectory
+    apart = np.where(np.arange(4) < hits[:, None], 0.5, -0.5).ravel()
+    error = np.concatenate([alike, apart])[:, None]
+    functions = np.repeat(np.eye(2), 1600, axis=0)
+    data = cal.Trajectories(np.zeros((3200, 1)), np.zeros(3200, int), np.zeros(3200), 4 * np.arange(801))
+    finding = _unbalanced(error, functions, ["where alike", "where apart"], data.layout)
+    assert finding.facts["where"] == "where apart"
+    assert finding.numbers["z"] == pytest.approx(240 / np.sqrt(240))
+    assert finding.numbers["effect"] == pytest.approx(240 / 3200)
+
+
 def test_functions_of_the_state_are_standardised_and_named_in_order():
     data = cal.Trajectories(
         np.array([[1.0, 5], [3, 5], [1, 5], [3, 5]]), [0, 1, 0, 1], np.zeros(4), [0, 2, 4],
