@@ -97,7 +97,7 @@ def test_actions_more_or_less_often_than_the_model_says(n, share, expected):
 
 
 def test_the_place_that_is_told_is_the_clearest_by_trajectory_and_not_by_decision():
-    """400 trajectories of four decisions alike, and 400 of four that are not: these tell more, with less of an effect."""
+    """400 trajectories of four decisions alike, and 400 of four that are not: these tell more, with less effect."""
     alike = np.repeat(
         np.where(np.arange(400) < 280, 0.5, -0.5), 4
     )  # mean 0.2: 16 by decision, 8 by trajectory
