@@ -134,6 +134,15 @@ def test_both_sides_of_the_thresholds():
     assert not Strongest(-ndtri(p) + 0.001, 0.011, 0, 0, 101).clear
 
 
+@pytest.mark.parametrize(("z", "often"), [(9.0, "more"), (-9.0, "less")])
+def test_the_direction_is_that_of_the_errors(z, often):
+    found = Strongest(z, np.copysign(0.02, z), 1, 0, 100)
+    (finding,) = past_tests._report(cal.checks.B108, found, ["after action 2"])
+    assert finding.level == "issue"
+    assert f"is taken {often} often than predicted after action 2 (z = {z:.1f}" in finding.message
+    assert finding.numbers["effect"] == 0.02
+
+
 def test_a_rare_action_that_was_never_taken_raises_no_alarm():
     # Expected six times after action 1, seen never: its errors are all small and alike, and look certain.
     n = 300
