@@ -101,13 +101,18 @@ def test_the_result_is_the_same_to_the_word(log, one_part, tmp_path, pieces, row
     assert_same(numbers(audit(open_log(log, tmp_path, pieces, rows=rows), engine)), one_part)
 
 
+def without_places(reach):
+    """All but where in the file a trajectory stands, which is another place in another order."""
+    return {path: x for path, x in flat(reach) if not path.endswith("/numbers/trajectory")}
+
+
 def test_the_order_of_the_rows_does_not_matter(log, one_part, tmp_path):
     mixed = log.sample(fraction=1.0, shuffle=True, seed=3)
     text, found = numbers(audit(open_log(mixed, tmp_path, 3)))
     assert text == one_part[0]
     for name in ("value", "interval"):
         assert found["headline"][name] == one_part[1]["headline"][name]
-    assert found["reach"] == one_part[1]["reach"]
+    assert without_places(found["reach"]) == without_places(one_part[1]["reach"])
 
 
 def test_a_log_no_longer_than_its_sample_is_audited_as_one_table_is(log, tmp_path):

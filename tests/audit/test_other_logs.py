@@ -34,7 +34,7 @@ def there():
 
 @pytest.fixture(scope="module")
 def refused():
-    return ask(4, ward.AGGRESSIVE)
+    return ask(4, ward.HIGH)
 
 
 def moved(audit, by):

@@ -130,8 +130,12 @@ def started(tmp_path):
 
     def start(what, *arguments):
         command = [sys.executable, "-m", "distributed.cli." + what, *map(str, arguments)]
+        # Functions of this file travel by its name.
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
         with (tmp_path / f"{what}-{len(running)}.log").open("wb") as log:
-            running.append(subprocess.Popen(command, stdout=log, stderr=log))
+            running.append(
+                subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"PYTHONPATH": path})
+            )
         return running[-1]
 
     yield start

@@ -87,7 +87,8 @@ class Dask:
             with client:
                 yield client
             return
-        options = {"n_workers": self.workers, "threads_per_worker": 1, "dashboard_address": None}
+        # No page of Dask is wanted; without an address its server would ask for port 8787, which may be taken.
+        options = {"n_workers": self.workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
         with (
             LocalCluster(processes=True, **options) as cluster,
             Client(cluster, set_as_default=False) as client,
