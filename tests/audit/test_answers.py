@@ -253,7 +253,7 @@ def test_answers_on_the_command_line(table):
     result = run(table, "--ignore", "odd", "--json", *answers, quiet=())
     assert result.exit_code == 3
     found = json.loads(result.stdout)
-    assert found["settings"]["states"] == "all 1 columns not used otherwise: severity"
+    assert found["settings"]["states"] == "the only column not used otherwise: severity"
     about = {f["code"]: f for f in found["headline"]["findings"]}
     assert about["Q105"]["numbers"]["overlap"] == 30
     assert about["Q104"]["level"] == "caution"

@@ -296,7 +296,7 @@ def test_columns_that_are_no_states_can_be_left_out(log, command):
     }
     result = run(command, log, *COLUMNS, *given[command], "--models", "frequencies")
     assert result.exit_code in (0, 3), result.output
-    assert "states: all 1 columns not used otherwise: severity" in result.stderr
+    assert "states: the only column not used otherwise: severity" in result.stderr
 
 
 # -- study files --
@@ -816,7 +816,7 @@ def test_recorded_probabilities_of_all_actions_are_used_and_are_no_states(
         "propensity = ['q_0', 'q_1', 'q_2']\n"
     )
     result = run(*common, "--policy", "tilted_fully:less", "--propensity", "q_0..q_2")
-    assert "states: all 1 columns not used otherwise: severity" in result.stderr
+    assert "states: the only column not used otherwise: severity" in result.stderr
     found, same = json.loads(result.stdout), json.loads(run("evaluate", study, "--json").stdout)
     assert found["settings"]["behaviour"] == "logged probabilities of all actions"
     assert found["settings"]["propensity"] == "q_0, q_1, q_2"

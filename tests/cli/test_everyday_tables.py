@@ -134,7 +134,7 @@ def test_a_column_of_numbers_with_another_mark_for_gaps_says_how_it_can_be_used(
     table(lab=marks, cells=counts).write_csv(tmp_path / "log.csv")
     given = ["--episode", "id", "--action", "drug", "--reward", "y", "--ignore", "route,strength,dose"]
     said = run("calibrate", tmp_path / "log.csv", *given, "--models", "logistic").stderr
-    assert "states: all 1 columns not used otherwise: x\n" in said
+    assert "states: the only column not used otherwise: x\n" in said
     assert "lab: text that holds numbers, but also '?': leave gaps empty to use it" in said
     assert f"cells: numbers written as text, such as {counts[0]!r}: write them as 1234.5" in said
 

@@ -175,5 +175,7 @@ def compare_strength(rows: Sequence[ColumnStrength], factor: float) -> str:
     effect = "would reverse the difference" if reached else "would not reverse the difference"
     text = f"An unmeasured confounder as strong as {best.column} (factor {best.factor:.2f}) {effect}."
     if reached:
-        text += f" A factor of {factor:.2f} is enough; {reached} of {len(rows)} recorded columns reach it."
+        several = f"{reached} of {len(rows)} recorded columns reach it"
+        which = "the only recorded column reaches it" if len(rows) == 1 else several
+        text += f" A factor of {factor:.2f} is enough; {which}."
     return text

@@ -201,6 +201,15 @@ class Audit(Reported):
         signed = 0.0 not in self.gain.interval
         return compare_strength(self.benchmark, self.breakdown.factor) if signed else ""
 
+    def signs_text(self) -> str:
+        """Whether headline and weighted importance sampling lie on two sides of practice; empty if they do not."""
+        if not (self.breakdown.estimate - self.breakdown.baseline) * self.gain.value < 0:
+            return ""
+        return (
+            " Note the sign: the doubly robust estimate at the top lies on the other side of current practice. Which "
+            "policy is better is open."
+        )
+
     def range_text(self) -> str:
         """The range of the returns in the log, in words: where there is no interval, it is what the log shows."""
         low, high = self.evidence.returns.min(), self.evidence.returns.max()
@@ -216,7 +225,7 @@ class Audit(Reported):
             *([f"Learning curve: {self.settings.learning}."] if self.settings.learning else []),
             "Negative control: reweighting decisions must not change what was known before them; "
             f"{self.placebo.describe()}.",
-            f"Unmeasured confounding: {self.breakdown.describe(self.data.unit)}.",
+            f"Unmeasured confounding: {self.breakdown.describe(self.data.unit)}.{self.signs_text()}",
             *self.support.describe(self.data.action_names),
         ]
         if flip is not None:

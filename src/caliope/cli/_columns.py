@@ -193,7 +193,8 @@ def inference_notes(study: Study, named: Study, guess: Guess | None) -> dict[str
             notes["time"] += f"; {guess.rising!r} rises in every trajectory and may be meant (--time)"
     if guess is not None:
         n = len(named.states)
-        notes["states"] = f"all {n} columns not used otherwise: {shown['states']}"
+        which = "the only column" if n == 1 else f"all {n} columns"
+        notes["states"] = f"{which} not used otherwise: {shown['states']}"
         if guess.left_out:
             notes["left out of the states"] = _reasons(guess)
     return notes

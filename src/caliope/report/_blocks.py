@@ -17,7 +17,7 @@ from markupsafe import Markup
 from caliope import plots
 from caliope._cells import shortened
 from caliope.checks._registry import Finding, Verdict
-from caliope.plots._figures import label_texts
+from caliope.plots._figures import label_text, label_texts
 
 _NUMBER = re.compile(r"[-+−]?\d[\d,.]*(e[-+]?\d+)?%?")
 _MAX_ROWS = 40  # of a table, before it is cut
@@ -252,6 +252,17 @@ def panel(*, height: float = 3.0, width: float = WIDTH) -> tuple[Any, Any]:
 def row_panel(n_rows: int, *, legend: bool = False) -> tuple[Any, Any]:
     """A panel with room for rows whose names stand above them."""
     return panel(height=_ROW * n_rows + (1.0 if legend else 0.7))
+
+
+def name_values(axis: Any, what: str, measured: str = "") -> None:
+    """Write under an axis what its values are; how they are measured on a second line where one is too short."""
+    whole = f"{what} ({measured})" if measured else what
+    lines = (
+        [what, f"({label_text(measured)})"]
+        if label_text(whole) != whole and measured
+        else [label_text(whole)]
+    )
+    axis.set_xlabel("\n".join(lines))
 
 
 def name_rows(axis: Any, names: Sequence[str]) -> None:

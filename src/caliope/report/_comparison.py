@@ -13,7 +13,6 @@ from caliope._audit._comparison import PolicyComparison
 from caliope._audit._result import Audit
 from caliope._results import Estimate, percent
 from caliope.checks._registry import Verdict
-from caliope.plots._figures import label_text
 from caliope.report._blocks import (
     Banner,
     Bullets,
@@ -26,6 +25,7 @@ from caliope.report._blocks import (
     as_sentence,
     grid,
     name_rows,
+    name_values,
     picture,
     row_panel,
 )
@@ -173,8 +173,9 @@ def _forest(found: PolicyComparison) -> Any:
     plots.forest(rows, axis, numbers=False)
     name_rows(axis, [row.label for row in rows])
     about, unit = _about(found), _audit(found).data.unit
-    measured = f" ({about.value_label(unit)})" if about.outcome or about.outcome_unit else ""
-    axis.set(xlabel=label_text(f"difference from practice{measured}"), title="")
+    measured = about.value_label(unit) if about.outcome or about.outcome_unit else ""
+    name_values(axis, "difference from practice", measured)
+    axis.set_title("", loc="left")  # the caption says it
     caption = (
         f"All {percent(found.level)} intervals hold together. Grey: this log cannot evaluate the policy."
     )
@@ -223,13 +224,15 @@ def _pairs_section(found: PolicyComparison) -> Section:
     figure, axis = row_panel(len(rows))
     plots.forest(rows, axis, numbers=False)
     name_rows(axis, [row.label for row in rows])
-    axis.set(xlabel="difference between policies", title="")
+    axis.set_xlabel("difference between policies")
+    axis.set_title("", loc="left")  # the page says it
     data = grid("Differences between policies", [_record(row) for row in rows])
     drawing = picture(
         "pairs",
         figure,
         label="Differences between policies",
-        caption="The first policy minus the second. An interval that contains 0 tells neither apart.",
+        caption=f"The first policy minus the second, with {percent(found.level)} intervals that hold together. An "
+        "interval that contains 0 does not tell the two apart.",
         data=data,
     )
     shown = grid("Differences between policies", found.pairs.marked_cells())

@@ -24,6 +24,8 @@ def contents_section(audit: Audit) -> Section:
 
 
 def _ends(found: LogContents, units: str) -> str:
+    if found.cut_off is None and found.lengths.high == 1:
+        return f"All {units} have a single decision."
     if found.cut_off is None:
         return f"Nobody said whether {units} ended or were cut off."
     if not found.cut_off:
@@ -35,6 +37,8 @@ def _gaps(found: LogContents, unit: str) -> str:
     if not found.with_gaps:
         return "No state column has a gap."
     count = f"{len(found.with_gaps)} of {len(found.columns)} state columns have gaps."
+    if found.lengths.high == 1:
+        return f"{count} Each gap is marked in a column of its own."
     return f"{count} They were filled from the past of the same {unit} alone."
 
 

@@ -9,8 +9,17 @@ from caliope import plots
 from caliope._audit._other_logs import OtherLog
 from caliope._audit._result import Audit
 from caliope._results import Table, percent
-from caliope.plots._figures import label_text
-from caliope.report._blocks import Codes, Grid, Section, Text, grid, name_rows, picture, row_panel
+from caliope.report._blocks import (
+    Codes,
+    Grid,
+    Section,
+    Text,
+    grid,
+    name_rows,
+    name_values,
+    picture,
+    row_panel,
+)
 
 
 def other_logs_section(audit: Audit) -> Section:
@@ -32,8 +41,7 @@ def _picture(audit: Audit, found: Table[OtherLog]) -> Any:
     figure, axis = row_panel(len(rows))
     plots.forest(rows, axis, numbers=False)
     name_rows(axis, [f"{row.label} (effective n {row.effective_n:.0f})" for row in rows])
-    unit = audit.settings.about.outcome_unit
-    axis.set(xlabel=label_text(f"difference from current practice{f' ({unit})' if unit else ''}"))
+    name_values(axis, "difference from current practice", audit.settings.about.outcome_unit)
     axis.set_title("", loc="left")  # each interval holds by itself
     caption = (
         f"Difference from current practice in each log, with {percent(audit.settings.level)} intervals. The first is "

@@ -131,11 +131,7 @@ def confounding_section(audit: Audit) -> Section:
         "at which the new policy and current practice can no longer be told apart is the breakdown point. "
         f"{as_sentence(audit.breakdown.describe(unit))}"
     )
-    if _signs_differ(audit):
-        text += (
-            " Note the sign: the doubly robust estimate at the top of the page and weighted importance sampling here "
-            "lie on opposite sides of current practice. Which policy is better is open."
-        )
+    text += audit.signs_text()
     strength = audit.strength_text()
     text += f" {strength}" if strength else ""
     curve = audit.summary.confounding
@@ -155,10 +151,6 @@ def _columns(audit: Audit) -> tuple[Any, ...]:
     )
     rows = [{"column": row.column, "factor": round(row.factor, 2)} for row in audit.benchmark]
     return Text(text), grid("Recorded columns as a yardstick", rows, folded=len(rows) > 12)
-
-
-def _signs_differ(audit: Audit) -> bool:
-    return bool((audit.breakdown.estimate - audit.breakdown.baseline) * audit.gain.value < 0)
 
 
 def _bounds(audit: Audit, curve: ConfoundingCurve) -> Any:

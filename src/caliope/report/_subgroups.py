@@ -9,8 +9,17 @@ from caliope import plots
 from caliope._audit._result import Audit
 from caliope._audit._subgroups import Subgroups
 from caliope._results import percent
-from caliope.plots._figures import label_text
-from caliope.report._blocks import Codes, Grid, Section, Text, grid, name_rows, picture, row_panel
+from caliope.report._blocks import (
+    Codes,
+    Grid,
+    Section,
+    Text,
+    grid,
+    name_rows,
+    name_values,
+    picture,
+    row_panel,
+)
 
 
 def subgroup_section(audit: Audit) -> Section:
@@ -34,8 +43,8 @@ def _picture(audit: Audit, found: Subgroups) -> Any:
     figure, axis = row_panel(len(rows))
     plots.forest(rows, axis, whole=audit.gain, numbers=False)
     name_rows(axis, [f"{row.label} (effective n {row.effective_n:.0f})" for row in rows])
-    unit = audit.settings.about.outcome_unit
-    axis.set(xlabel=label_text(f"difference from current practice{f' ({unit})' if unit else ''}"), title="")
+    name_values(axis, "difference from current practice", audit.settings.about.outcome_unit)
+    axis.set_title("", loc="left")  # the caption says it
     caption = (
         f"Difference from current practice in each stratum, with {percent(audit.settings.level)} intervals that hold "
         "together. The dashed line is the difference in the whole log."

@@ -32,9 +32,11 @@ _SEPARATORS = (" / ", ", ")  # between the two factors in the name of an action
 
 
 def weights_section(audit: Audit) -> Section:
-    """Quantiles of the weights at every step, their mean, and the effective sample size."""
+    """Quantiles of the weights, their mean, and the effective sample size; over time if there are several steps."""
     unit, units = audit.data.unit, audit.data.units
     w = audit.summary.weights
+    if len(w.step) == 1:
+        return _single_step(audit)
     data = _weight_data(w)
     text = (
         f"The weight of one {unit} says how much more likely its decisions are under the new policy than in current "
@@ -43,6 +45,22 @@ def weights_section(audit: Audit) -> Section:
     )
     pictures = (_fan(w, units, data), _mean(w, data), _effective(w, units, data))
     return Section("weights", "Weights", "Weights over time", (Text(text), *pictures, _heaviest(audit)))
+
+
+def _single_step(audit: Audit) -> Section:
+    """The same in a table: of a single step no picture over time can be drawn."""
+    w, unit, units = audit.summary.weights, audit.data.unit, audit.data.units
+    text = (
+        f"The weight of one {unit} says how much more likely its decision is under the new policy than in current "
+        f"practice. Where weights differ much, few {units} carry the estimate. The effective sample size says how many "
+        f"equally weighted {units} would be as informative. The mean weight should be 1. If it is lower, overlap with "
+        "the new policy is poor or the behaviour model is wrong."
+    )
+    row = {"mean weight": float(w.mean[0]), "its standard error": float(w.se[0])}
+    row |= {"effective sample size": float(w.effective[0]), "share with weight 0": f"{w.without[0]:.1%}"}
+    row |= {f"{100 * level:g}%": float(10.0 ** w.log10[i, 0]) for i, level in enumerate(QUANTILES)}
+    made = grid(f"Weights of the {units}, after capping; percentages are quantiles", [row])
+    return Section("weights", "Weights", "Weights", (Text(text), made, _heaviest(audit)))
 
 
 def _weight_data(w: WeightsOverTime) -> Grid:
