@@ -56,7 +56,7 @@ def _single_step(audit: Audit) -> Section:
         f"equally weighted {units} would be as informative. The mean weight should be 1. If it is lower, overlap with "
         "the new policy is poor or the behaviour model is wrong."
     )
-    row = {"mean weight": float(w.mean[0]), "its standard error": float(w.se[0])}
+    row: dict[str, Any] = {"mean weight": float(w.mean[0]), "its standard error": float(w.se[0])}
     row |= {"effective sample size": float(w.effective[0]), "share with weight 0": f"{w.without[0]:.1%}"}
     row |= {f"{100 * level:g}%": float(10.0 ** w.log10[i, 0]) for i, level in enumerate(QUANTILES)}
     made = grid(f"Weights of the {units}, after capping; percentages are quantiles", [row])
