@@ -173,6 +173,25 @@ def test_files_may_differ_in_the_order_and_types_of_their_columns(tmp_path, chan
     same_as_whole(open_partitions(write(tmp_path, [first, change(second)]), **COLUMNS), whole)
 
 
+@pytest.mark.parametrize(
+    "filled",
+    [{"x": [0.5] * 8 + [None] * 8}, {"x": ["mild", "hard"] * 4 + [None] * 8}],
+    ids=["numbers", "words"],
+)
+def test_a_column_without_a_value_in_a_file_has_the_type_of_the_other_files(tmp_path, filled):
+    """Such as a measurement that began later: the column has no type in the earlier files."""
+    log = pl.DataFrame({"id": np.repeat(np.arange(8), 2), "a": [0, 1] * 8, "r": [1.0] * 16} | filled)
+    first, second = log[:8], log[8:].with_columns(pl.lit(None).alias("x"))
+    assert second.schema["x"] == pl.Null
+    empty = log[:0].with_columns(pl.lit(None).alias(name) for name in log.columns)  # no type at all
+    source = open_partitions(write(tmp_path, [empty, first, second]), **COLUMNS)
+    assert source.reading.schema["x"] == log.schema["x"]
+    whole, table = read_table(log, **COLUMNS), read_table(tmp_path, **COLUMNS)
+    assert table.feature_names == whole.feature_names
+    np.testing.assert_array_equal(table.states, whole.states)
+    assert inventory_of(source).contents.gaps == {"x": 8}
+
+
 def test_files_may_declare_the_same_words_in_another_order(tmp_path):
     words = make_log().with_columns(
         pl.col("a").replace_strict({0: "none", 1: "low", 2: "high"}, return_dtype=pl.String)

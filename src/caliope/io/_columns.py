@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
+import polars as pl
 from narwhals.dtypes import DType
 
 # Types of each column; files may differ in them.
@@ -189,6 +190,13 @@ def check_roles(roles: Roles) -> None:
             f"states must hold only what was known before the decision, but lists {', '.join(leaks)}: it would give "
             "the answer away. Take it out."
         )
+
+
+def types_elsewhere(schemas: Sequence[pl.Schema], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Of each file, the types that other files give to columns without a value in it, which have no type there."""
+    shared = [name for name in names if all(name in each for each in schemas)]
+    known = {name: next((x[name] for x in schemas if x[name] != pl.Null), pl.Null) for name in shared}
+    return [{name: dtype for name, dtype in known.items() if own[name] == pl.Null} for own in schemas]
 
 
 def _nearest(name: str, available: Sequence[str]) -> str:

@@ -238,7 +238,9 @@ def _common_types(paths: Sequence[Path], roles: Roles) -> dict[str, Any]:
 
 def _order_of(types: Iterable[Any]) -> pl.Enum | None:
     """One order of the words of a column, where every file declares its own, as read_table joins them."""
-    declared = list(types)
-    if not all(isinstance(each, pl.Enum) for each in declared):
+    declared = [
+        each for each in types if each != pl.Null
+    ]  # without a value in a file, a column has no type there
+    if not declared or not all(isinstance(each, pl.Enum) for each in declared):
         return None
     return pl.Enum(list(dict.fromkeys(word for each in declared for word in each.categories.to_list())))

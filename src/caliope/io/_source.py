@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from caliope._ragged import Float
-from caliope.io._columns import WIDE, Roles, Types, refuse_duplicates
+from caliope.io._columns import WIDE, Roles, Types, refuse_duplicates, types_elsewhere
 from caliope.io._csv import infer_types, interpret, open_csv
 from caliope.io._dialect import read_dialect
 from caliope.io._intact import watch
@@ -287,7 +287,9 @@ def _scan(paths: Sequence[Path], roles: Roles) -> _Scanned:
     _refuse_lacking(parts, roles)
     if reader is _scan_csv:
         return _Scanned(tuple(parts), lambda keys: interpret(keys, roles))
-    return _Scanned(tuple(parts))
+    types = types_elsewhere([part.query.collect_schema() for part in parts], roles.names)
+    typed = (replace(part, query=part.query.cast(own)) for part, own in zip(parts, types, strict=True))
+    return _Scanned(tuple(typed))
 
 
 def _any_query(path: Path, reader: Callable[[Path, Roles], _Part]) -> pl.LazyFrame:
