@@ -16,7 +16,7 @@ from caliope._evidence import Evidence, refuse_counts
 from caliope._formulas import monte_carlo, require_whole_weights, step_wis, wdr, wis
 from caliope._gather import gather
 from caliope._policies import SupportError
-from caliope._ragged import Float, Int
+from caliope._ragged import Float, Int, by_size
 from caliope._results import Interval, Table
 from caliope._traits import Estimator, label
 from caliope._trajectories import Trajectories
@@ -251,9 +251,9 @@ def find_influential(estimator: Estimator, e: Evidence, *, most: int | None = No
     """
     value = float(np.real(estimator(e)))
     psi = influence(estimator, e)
-    loudest = np.argsort(-np.abs(psi), kind="stable")[:_TOP]
+    loudest = by_size(np.abs(psi))[:_TOP]
     effect = -psi[loudest] / len(e)
-    order = np.argsort(-psi * np.sign(value), kind="stable")
+    order = by_size(psi * np.sign(value))
     limit = min(len(e) - 2, most or max(1, len(e) // 5))
 
     def flips(m: int) -> bool:

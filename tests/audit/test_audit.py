@@ -213,6 +213,12 @@ def test_how_few_trajectories_change_the_sign():
     assert find_influential(above_half, steady).to_flip is None
 
 
+def test_trajectories_that_only_rounding_tells_apart_are_listed_in_the_order_of_the_log():
+    rewards = np.array([0.0, 1.0, 1.0 + 1e-13, 0.0, 1.0 - 1e-13, 0.0])
+    found = find_influential(cal.monte_carlo, cal.Evidence(rewards, np.zeros(6), np.arange(7)))
+    assert found.top.tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_model_that_rules_out_what_was_done_has_no_row_of_numbers(log):
     tree = DecisionTreeClassifier(min_samples_leaf=1).fit(log.states[:30], log.actions[:30] * 0)
     table = try_other_choices(

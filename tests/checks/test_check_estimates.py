@@ -325,3 +325,6 @@ def test_the_influence_of_one_trajectory_has_its_level_by_its_share(largest, lev
 def test_no_influence_is_no_finding():
     e = cal.Evidence(np.ones(3), np.zeros(3), offsets=np.arange(4))
     assert check_influence(np.zeros(3), e) == ()
+    # Equal but for rounding: the first is named, so that a log cut otherwise names the same one.
+    (found,) = check_influence(np.array([0.0, 1.0, -1.0 - 1e-13]), e)
+    assert found.facts["trajectory"] == 1

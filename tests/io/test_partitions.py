@@ -192,6 +192,31 @@ def test_a_column_without_a_value_in_a_file_has_the_type_of_the_other_files(tmp_
     assert inventory_of(source).contents.gaps == {"x": 8}
 
 
+DAYS = pl.date(2020, 1, 1) + pl.duration(days=pl.col("id"))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        DAYS,
+        DAYS.cast(pl.Datetime("ms")),
+        DAYS.cast(pl.Datetime("us")).dt.replace_time_zone("Europe/Berlin"),
+        pl.col("id").cast(pl.Decimal(10, 2)),
+        pl.col("id").cast(pl.String).cast(pl.Categorical),
+    ],
+    ids=["days", "moments", "moments of a zone", "decimals", "categories"],
+)
+def test_ids_may_be_moments_decimals_or_categories(tmp_path, ids):
+    log = make_log().with_columns(ids.alias("id"))
+    mixed = log.sample(fraction=1.0, shuffle=True, seed=1)
+    source = open_partitions(write(tmp_path, cut(mixed, 4)), rows=11, time="t", **COLUMNS)
+    whole = read_table(mixed, time="t", **COLUMNS)
+    inventory, found = read_all(source)
+    assert inventory.ids[inventory.order].tolist() == whole.in_fixed_order().ids.tolist()
+    assert found.keys() == set(whole.ids.tolist())
+    assert all(found[name][2] == whole[i].rewards.tolist() for i, name in enumerate(whole.ids.tolist()))
+
+
 def test_files_may_declare_the_same_words_in_another_order(tmp_path):
     words = make_log().with_columns(
         pl.col("a").replace_strict({0: "none", 1: "low", 2: "high"}, return_dtype=pl.String)

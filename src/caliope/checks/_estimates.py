@@ -15,7 +15,7 @@ from scipy import special
 
 from caliope._evidence import Evidence
 from caliope._formulas import dm, wdr
-from caliope._ragged import Float
+from caliope._ragged import Float, first_of_largest
 from caliope._traits import Estimator, Traits, core_of, traits_of
 from caliope.checks import (
     B101,
@@ -159,7 +159,7 @@ def _check_beyond_the_log(traits: Traits, e: Evidence) -> Finding | None:
 def _check_largest_weight(traits: Traits, e: Evidence) -> Finding | None:
     """One trajectory that holds much of the weight."""
     weights = weigh_trajectories(traits, e)
-    top = int(weights.argmax())
+    top = first_of_largest(weights)
     share = float(weights[top])
     if share <= max(MAX_SHARE, 1.01 / len(e)):
         return None

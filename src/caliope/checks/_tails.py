@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caliope._evidence import Evidence
-from caliope._ragged import Float
+from caliope._ragged import Float, first_of_largest
 from caliope._traits import Traits
 from caliope.checks import D103, D118, Finding, Level
 from caliope.weights._effective import weigh_trajectories
@@ -48,7 +48,7 @@ def check_influence(u: Float, e: Evidence) -> tuple[Finding, ...]:
     level: Level = "issue" if share >= DOMINANT[1] else "caution" if share >= DOMINANT[0] else "note"
     if e.layout.cluster is not None:
         return (D118.finding(level, "cluster", share=share),)
-    return (D118.finding(level, "one", share=share, trajectory=int(np.abs(u).argmax())),)
+    return (D118.finding(level, "one", share=share, trajectory=first_of_largest(np.abs(u))),)
 
 
 def _uncommon(returns: Float) -> NDArray[np.bool_]:

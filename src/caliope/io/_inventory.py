@@ -102,9 +102,17 @@ class Part:
         if without and not len(ids):
             return rows
         column = reading.episode
-        named = pl.Series(column, list(ids), dtype=rows.schema[column])
+        named = _as_series(ids, rows.schema[column])
         chosen = pl.col(column).is_in(named.implode())
         return rows.filter(~chosen if without else chosen)
+
+
+def _as_series(ids: NDArray[Any], dtype: Any) -> pl.Series:
+    """Ids as a column of such a type."""
+    if ids.dtype.kind != "M":
+        return pl.Series(list(ids), dtype=dtype)
+    moments = pl.Series(ids)  # of UTC, where the column has a time zone
+    return (moments.dt.replace_time_zone("UTC") if getattr(dtype, "time_zone", None) else moments).cast(dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -229,11 +229,13 @@ def _common_types(paths: Sequence[Path], roles: Roles) -> dict[str, Any]:
     orders = {name: _order_of(x.schema[name] for x in empty) for name in names}
     empty = [x.cast({name: order for name, order in orders.items() if order is not None}) for x in empty]
     types = dict(pl.concat(empty, how="vertical_relaxed").schema)
-    # Names that are numbers of 128 bits are text in NumPy, as in read_table.
-    wide = [
-        x for x in (roles.episode, roles.cluster) if x is not None and types[x] in (pl.Int128, pl.UInt128)
-    ]
-    return types | dict.fromkeys(wide, pl.String())
+    # As read_table names them: NumPy has neither numbers of 128 bits nor decimal ones.
+    for name in (roles.episode, roles.cluster):
+        if name is not None and types[name] in (pl.Int128, pl.UInt128):
+            types[name] = pl.String()
+        elif name is not None and isinstance(types[name], pl.Decimal):
+            types[name] = pl.Float64()
+    return types
 
 
 def _order_of(types: Iterable[Any]) -> pl.Enum | None:
