@@ -192,7 +192,7 @@ def check_roles(roles: Roles) -> None:
         )
 
 
-def types_elsewhere(schemas: Sequence[pl.Schema], names: Sequence[str]) -> list[dict[str, Any]]:
+def types_elsewhere(schemas: Sequence[pl.Schema], names: Sequence[str]) -> list[Any]:
     """Of each file, the types that other files give to columns without a value in it, which have no type there."""
     shared = [name for name in names if all(name in each for each in schemas)]
     known = {name: next((x[name] for x in schemas if x[name] != pl.Null), pl.Null) for name in shared}
