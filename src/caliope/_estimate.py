@@ -130,6 +130,9 @@ def _resample(
 def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:
     value = float(estimator(e))
     nothing = check_value(value, e)
+    found = examine(estimator, e)
+    if nothing is not None:  # and notes about weights that are not there add no number
+        found = (nothing, *(each for each in found if np.isfinite([*each.numbers.values()]).all()))
     interval, dependent = _widen(estimator, e, interval, value)
     traits = traits_of(estimator)
     weights = weigh_trajectories(traits, e)
@@ -141,7 +144,7 @@ def _row(estimator: Estimator, e: Evidence, interval: Interval) -> Estimate:
         interval=interval,
         n=len(e),
         effective_n=1 / square if square else 0.0,
-        findings=((nothing,) if nothing else ()) + examine(estimator, e) + dependent,
+        findings=found + dependent,
         effective_clusters=None if e.cluster is None else effective_clusters(estimator, e),
         conditions=_conditions(traits, e),
     )

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -297,6 +298,19 @@ def test_a_value_that_does_not_exist_is_an_issue():
     assert row.verdict == "do not trust"
     assert row.effective_n == 0
     assert {f.code for f in row.findings} >= {"D100", "D101"}
+
+
+def test_where_no_trajectory_follows_the_policy_one_reason_is_told_and_not_what_follows_from_it():
+    data = ward.simulate(120, rng=0)
+    target = np.eye(3)[(data.actions + 1) % 3]  # never what was done
+    models = {"frequencies": cal.behaviour.TabularFrequencies()}
+    audit = cal.audit(
+        data, target, models, learnt_on="no", recorded_before="all", n_draws=20, rng=0, progress=False
+    )
+    assert np.isnan(audit.headline.value)
+    told = [*audit.headline.findings, *audit.gain.findings, *audit.findings]
+    assert {f.code for f in told if f.level == "issue"} == {"D100", "D101", "U102"}
+    assert [f.message for f in told if re.search(r"\b(nan|inf)\b", f.message)] == []
 
 
 def test_rare_events_with_bounded_weights_have_no_heavy_tail_and_rare_large_costs_have():

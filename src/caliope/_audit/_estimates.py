@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from caliope._audit._basis import Basis, standard_error
 from caliope._audit._result import GAIN, HEADLINE, PRACTICE
 from caliope._conditions import nothing_worse
@@ -70,7 +72,7 @@ def _with_plain_weights(row: Estimate, estimator: Estimator, basis: Basis, marko
     found = (
         *row.findings,
         *check_influence(influence(estimator, basis.marginalised), basis.marginalised),
-        markov.with_facts(factor=factor),
+        *((markov.with_facts(factor=factor),) if np.isfinite(row.value) else ()),
     )
     return replace(row, interval=stretch(row.interval, row.value, factor), findings=found)
 

@@ -48,7 +48,7 @@ _FRAGILE = 1.2  # a factor in the weights that any unmeasured confounder may hav
 def check_agreement(best: Estimate, direct: Estimate) -> tuple[Finding, ...]:
     """A101: the headline and the direct method differ by more than either interval."""
     apart = abs(best.value - direct.value)
-    if apart <= max(best.interval.width, direct.interval.width):
+    if not apart > max(best.interval.width, direct.interval.width):
         return ()
     # Fitted values that the log itself refutes are the ones that are wrong.
     refuted = any(finding.check == D109 and finding.level == "issue" for finding in direct.findings)
@@ -174,7 +174,7 @@ def check_fitted_share(fitted: int, steps: int, gain: float | None = None) -> tu
 
 def check_width(gain: Estimate) -> tuple[Finding, ...]:
     """A108: an interval of width 0 although weights differ: fitted values that hold the outcome."""
-    if gain.interval.width > 0 or not gain.effective_n < 0.999 * gain.n:
+    if gain.interval.width > 0 or not gain.effective_n < 0.999 * gain.n or not np.isfinite(gain.value):
         return ()
     return (A108.finding("issue"),)
 

@@ -132,6 +132,8 @@ def include_capping(row: Estimate, raw: float) -> Estimate:
 
 
 def _include(row: Estimate, size: float, grade: Callable[[float], tuple[Finding, ...]]) -> Estimate:
+    if not np.isfinite(row.value):  # D100 and D113 say so
+        return row
     level = row.interval.level
     se = row.interval.width / (2 * float(special.ndtri((1 + level) / 2)))
     found = grade(se)
