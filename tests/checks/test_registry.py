@@ -210,7 +210,7 @@ def test_plain_values_for_json():
         "slug": "effective-sample-small",
         "level": "issue",
         "message": "The effective sample size is nan of 3 trajectories. "
-        "Confidence intervals are too short below 100.",
+        "Below 100, confidence intervals of plain importance weights are too short.",
         "numbers": {"effective_n": None, "n": 3.0, "limit": 100.0},
     }
 
