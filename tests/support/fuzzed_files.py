@@ -212,6 +212,14 @@ def flipped(content: bytes, rng: Rng) -> bytes:
     return bytes(found)
 
 
+def fewer_than_none(content: bytes, rng: Rng) -> bytes:
+    """The header of a page says that it has a negative number of values; polars aborts there."""
+    headers = [at + 2 for at in range(4, len(content)) if content[at : at + 2] == b",\x15"]
+    found = bytearray(content)
+    found[_pick(rng, headers)] |= 1  # odd numbers stand for negative ones
+    return bytes(found)
+
+
 # -- requests --
 
 # What may be given for each option, with spaces between; nothing at all is given now and then.
@@ -327,6 +335,7 @@ FILES = (
     Damage("several files", _in_parts, "right"),
     Damage("Parquet, cut off", _bytes(lambda content, rng: content[: int(rng.integers(len(content)))]), "refused"),
     Damage("Parquet, bytes changed", _unreadable(_bytes(flipped)), "any"),
+    Damage("Parquet, a page of fewer than no values", _unreadable(_bytes(fewer_than_none)), "any"),
     Damage("Parquet called .csv", _bytes(lambda content, rng: content, "log.csv"), "refused"),
     Damage("Parquet packed", _bytes(lambda content, rng: gzip.compress(content), "log.parquet"), "refused"),
     Damage("noise called Parquet", _bytes(lambda content, rng: rng.bytes(int(rng.integers(2000)))), "refused"),

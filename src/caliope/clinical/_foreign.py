@@ -29,6 +29,7 @@ from caliope.clinical._foreign_values import (
     is_standardised,
     pair_rows,
 )
+from caliope.io._intact import try_reading
 from caliope.io._table import read_table
 
 # Doses of the window whose action they would predict.
@@ -340,6 +341,7 @@ def _read_file(path: Path) -> pl.DataFrame:
         raise FileNotFoundError(f"{path} is not a file.")
     try:
         if path.suffix == ".parquet":
+            try_reading(path, None)
             frame = pl.read_parquet(path)
         else:
             frame = pl.read_csv(path, infer_schema_length=None, null_values=["", "NA", "NaN", "nan", "NULL"])

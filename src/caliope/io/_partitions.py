@@ -12,7 +12,7 @@ import polars as pl
 
 from caliope._trajectories import Trajectories
 from caliope.io._columns import Roles, as_names, check_present, check_roles, check_types
-from caliope.io._intact import stamp
+from caliope.io._intact import stamp, try_reading
 from caliope.io._source import find_files, open_source
 from caliope.io._table import read_table
 
@@ -204,6 +204,8 @@ def open_partitions(
     types = open_source([str(path) for path in paths], roles).columns
     check_present(roles, types)
     check_types(roles, types)
+    for path in paths:
+        try_reading(path, roles.names)
     stamps = {str(path): stamp(path) for path in paths}  # before they are looked at
     stretches = tuple(_cut(paths, rows, stamps))
     if not stretches:

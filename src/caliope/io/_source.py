@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from caliope._ragged import Float
 from caliope.io._columns import WIDE, Roles, Types, refuse_duplicates, types_elsewhere
 from caliope.io._csv import infer_types, interpret, open_csv
 from caliope.io._dialect import read_dialect
-from caliope.io._intact import watch
+from caliope.io._intact import try_reading, watch
 from caliope.io._stdin import STDIN, spool
 
 _IN_WORDS = {
@@ -109,8 +109,9 @@ class _Part:
     whole: pl.LazyFrame | None = None
     # What was found out about the file and should be said.
     note: str = ""
-    # Raises if the file was written to since it was opened.
+    # Raise if the file was written to since it was opened, and if reading these columns would end this process.
     unchanged: Callable[[], None] = lambda: None
+    survives: Callable[[Sequence[str]], None] = lambda _: None
 
     @cached_property
     def types(self) -> nw.Schema:
@@ -173,6 +174,8 @@ class _Scanned:
         return tuple(dict.fromkeys(part.note for part in self.parts if part.note))
 
     def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
+        for part in self.parts:
+            part.survives([*keys, *columns])
         frames, fingerprints = zip(*(part.keys(keys) for part in self.parts), strict=True)
         with _reading(", ".join(part.label for part in self.parts)):
             together = pl.concat(frames, how="vertical_relaxed")
@@ -187,7 +190,9 @@ class _Scanned:
 
 
 def _scan_parquet(path: Path, _: Roles) -> _Part:
-    return _Part(str(path), pl.scan_parquet(path, glob=False, hive_partitioning=False))
+    try_reading(path)
+    found = pl.scan_parquet(path, glob=False, hive_partitioning=False)
+    return _Part(str(path), found, survives=partial(try_reading, path))
 
 
 def _scan_csv(path: Path, roles: Roles) -> _Part:
@@ -292,11 +297,12 @@ def _scan(paths: Sequence[Path], roles: Roles) -> _Scanned:
     return _Scanned(tuple(typed))
 
 
-def _any_query(path: Path, reader: Callable[[Path, Roles], _Part]) -> pl.LazyFrame:
-    """Every column of a file, with the types of its first rows."""
+def _any_query(path: Path, reader: Callable[[Path, Roles], _Part], rows: int = 0) -> pl.LazyFrame:
+    """Every column of a file, with the types of its first rows; so many of them can be read."""
     if reader is _scan_excel:
         return _read_excel(path).lazy()
     if reader is _scan_parquet:
+        try_reading(path, None, rows)
         return pl.scan_parquet(path, glob=False, hive_partitioning=False)
     dialect = read_dialect(path)
     return pl.scan_csv(path, schema=infer_types(path, dialect), **dialect.options)
@@ -311,7 +317,7 @@ def first_rows(source: str | os.PathLike[str] | Sequence[str], rows: int) -> pl.
     """The first rows of a table in files, with every column that its first file has."""
     path = find_files(source)[0]
     with _reading(str(path)):
-        return _any_query(path, _reader_of([path])).head(rows).collect()
+        return _any_query(path, _reader_of([path]), rows).head(rows).collect()
 
 
 def column_types(source: str | os.PathLike[str] | Sequence[str]) -> Types:
