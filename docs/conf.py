@@ -71,7 +71,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "only_warn_on_example_error": False,
     "min_reported_time": 1e9,
-    "thumbnail_size": (640, 448),
+    "thumbnail_size": (640, 360),
     "show_memory": False,
     "show_signature": False,
     "download_all_examples": False,

@@ -39,7 +39,7 @@ for axis, (name, table) in zip(axes, policies.items(), strict=True):
     )
     axis.set_title(name)
     print(f"{name}: {audit.verdict}")
-    print(f"  trusted up to {reach.largest}, usable up to {reach.usable}")
+    print(f"  trusted up to {reach.largest or 0:.0%}, with caution up to {reach.usable or 0:.0%}")
 axes[0].legend()
 figure.tight_layout()
 

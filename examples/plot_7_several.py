@@ -18,7 +18,7 @@ weights = {"more low doses": [1, 2, 1], "fewer high doses": [1, 1, 0.5]}
 targets = {
     "treat earlier": cal.TabularPolicy(ward.EARLIER),
     **{name: cal.tilt(cal.practice, each) for name, each in weights.items()},
-    "high dose for nearly everyone": cal.TabularPolicy(ward.AGGRESSIVE),
+    "high dose for everyone": cal.TabularPolicy(ward.HIGH),
 }
 models = {"frequencies": cal.behaviour.TabularFrequencies()}
 found = cal.compare(
@@ -42,7 +42,7 @@ def tilted(factors):
     return changed / changed.sum(axis=1, keepdims=True)
 
 
-tables = [ward.EARLIER, *map(tilted, weights.values()), ward.AGGRESSIVE]
+tables = [ward.EARLIER, *map(tilted, weights.values()), ward.HIGH]
 truth = np.array([ward.value(table) for table in tables]) - ward.value(ward.PRACTICE)
 figure, axis = plt.subplots(figsize=(8, 2.8))
 cal.plots.forest(found.differences, axis)
