@@ -39,7 +39,8 @@ for axis, (name, table) in zip(axes, policies.items(), strict=True):
     )
     axis.set_title(name)
     print(f"{name}: {audit.verdict}")
-    print(f"  trusted up to {reach.largest or 0:.0%}, with caution up to {reach.usable or 0:.0%}")
+    trusted, usable = reach.largest or 0, reach.usable or 0
+    print(f"  trusted up to {trusted:.0%}, with caution up to {usable:.0%}")
 axes[0].legend()
 figure.tight_layout()
 
