@@ -26,7 +26,15 @@ def path(tmp_path):
     return tmp_path / "log.csv"
 
 
-@pytest.mark.parametrize("times", [["01/03/2020", "02/01/2020"], ["13/01/2020", "14/01/2020"]])
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["01/03/2020", "02/01/2020"],  # either may be the day
+        ["13/01/2020", "01/14/2020"],  # both orders
+        ["13/01/2020", "14-01-2020"],
+        ["32/01/2020", "14/01/2020"],
+    ],
+)
 def test_dates_that_could_be_day_first_or_month_first_are_refused(path, times):
     with pytest.raises(
         ValueError,
@@ -179,7 +187,7 @@ def test_a_byte_order_mark_does_not_change_the_first_name(path):
 
 
 @pytest.mark.parametrize("rows", [1, 100], ids=["found when reading", "found when guessing types"])
-@pytest.mark.parametrize(("column", "odd"), [("x", "much"), ("r", "low"), ("a", "none"), ("x", '"1,5"')])
+@pytest.mark.parametrize(("column", "odd"), [("x", "much"), ("r", "low"), ("a", "none"), ("x", '"1,5 or 2"')])
 def test_text_among_numbers_is_refused_with_its_row(path, monkeypatch, rows, column, odd):
     monkeypatch.setattr(csv_files, "_CSV_ROWS", rows)
     shown = odd.strip('"')

@@ -15,6 +15,7 @@ import polars as pl
 
 from caliope._ragged import Float, Int
 from caliope.io._encoder import ActionColumn, StateColumn, as_text, last_known
+from caliope.io._written import number_form
 
 _KEPT = 30  # levels of a category that have a feature of their own
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$")
@@ -90,10 +91,11 @@ def _sorted(words: Sequence[str], order: Sequence[str]) -> list[str]:
 
 def refuse_numbers_as_text(found: Words, part: str, *, declared: bool) -> None:
     """Raise where a column of text holds numbers for the most part: one odd cell would make a category of it."""
-    if declared or not found.numbers or not found.holds_numbers:
+    marked = len(found.numbers) > _LEVELS and number_form(found.words) is not None
+    if declared or not found.numbers or not (found.holds_numbers or marked):
         return
     odd = next((word for word in found.words if not is_number(word)), None)
-    if odd is None:
+    if odd is None or marked:
         raise TypeError(
             f"column {found.name!r} ({part}) is text that holds numbers, such as {found.words[0]!r}. Cast it to a "
             "number; if they are names, to a categorical type."

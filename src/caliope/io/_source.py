@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from caliope._ragged import Float
 from caliope.io._columns import WIDE, Roles, Types, refuse_duplicates, types_elsewhere
-from caliope.io._csv import infer_types, interpret, open_csv
-from caliope.io._dialect import read_dialect
+from caliope.io._csv import interpret, open_csv, scan_all
 from caliope.io._intact import try_reading, watch
 from caliope.io._stdin import STDIN, spool
 
@@ -197,7 +196,7 @@ def _scan_parquet(path: Path, _: Roles) -> _Part:
 
 def _scan_csv(path: Path, roles: Roles) -> _Part:
     file = open_csv(path, roles)
-    return _Part(str(path), file.scan(), file.refuse_text, file.scan_whole(), file.dialect.note)
+    return _Part(str(path), file.scan(), file.refuse_text, file.scan_whole(), file.note)
 
 
 def _read_excel(path: Path) -> pl.DataFrame:
@@ -304,8 +303,7 @@ def _any_query(path: Path, reader: Callable[[Path, Roles], _Part], rows: int = 0
     if reader is _scan_parquet:
         try_reading(path, None, rows)
         return pl.scan_parquet(path, glob=False, hive_partitioning=False)
-    dialect = read_dialect(path)
-    return pl.scan_csv(path, schema=infer_types(path, dialect), **dialect.options)
+    return scan_all(path)
 
 
 def _types_of(path: Path, reader: Callable[[Path, Roles], _Part]) -> nw.Schema:

@@ -112,9 +112,10 @@ def read_table(
     source : path, list of paths, glob, directory, "-", or frame
         Parquet (.parquet, .pq), CSV (.csv, .tsv, also packed as .gz; columns separated by commas, semicolons, tabs or
         bars) or Excel (.xlsx, .xls; extra ``excel``) files; "-" is the standard input; a polars DataFrame or LazyFrame,
-        a pandas DataFrame, or a pyarrow Table. Files of a glob are read in the order of their names. A directory means
-        the Parquet files in it, or else its CSV files. Files and lazy queries are read twice: first episode and time,
-        then everything.
+        a pandas DataFrame, or a pyarrow Table. Numbers in CSV files may have decimal commas, marks for thousands, and a
+        sign of a currency or of percent, as in 1.234,50 €; what they were read as is in the result. Files of a glob are
+        read in the order of their names. A directory means the Parquet files in it, or else its CSV files. Files and
+        lazy queries are read twice: first episode and time, then everything.
     episode : str or None
         Column with the id of the trajectory, numbers or text. Ids in CSV files are numbers only if all are written
         like 7; with one id like 07 all of them stay text. None: each row is a trajectory of its own.
@@ -132,7 +133,8 @@ def read_table(
     time : str, optional
         Column that orders the rows of an episode. Whole numbers count decisions and must rise by the same stride
         everywhere. Floats, dates and datetimes only order the rows. Dates in CSV files are written 2020-03-01, with
-        or without a time. Without ``time`` the rows of an episode must be consecutive and in order.
+        or without a time, or with the day or the month first where one day above 12 tells them apart. Without ``time``
+        the rows of an episode must be consecutive and in order.
     terminated : str, optional
         Column that is True in the last row of an episode that ended. It is False in all earlier rows, and in the last
         row of an episode that was cut off by the end of the log. By default all episodes ended.
