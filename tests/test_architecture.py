@@ -23,7 +23,7 @@ LAYERS = [
     ["_results"],
     ["_validation"],
     ["_trajectories"],
-    ["_cache", "io", "_policies", "_past"],
+    ["_cache", "io", "_policies", "_past", "_table_order"],
     ["engines"],
     ["checks._past", "checks._copies", "checks._entries", "checks._regions"],
     ["checks._log"],

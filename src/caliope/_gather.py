@@ -22,6 +22,7 @@ from caliope._policies import (
     check_probabilities,
 )
 from caliope._ragged import Float, at_actions
+from caliope._table_order import refuse_table_order
 from caliope._trajectories import Trajectories
 from caliope.checks import S101, Finding, Level
 from caliope.checks._log import STEPS, behaviour_findings
@@ -270,6 +271,7 @@ def _all_probabilities(name: str, policy: Any, data: Trajectories) -> Probabilit
             f"{name} as an array must have shape ({data.n_steps}, {data.n_actions}), one probability per step "
             f"and action, got {table.shape}."
         )
+    refuse_table_order(table, data, name=name)
     return lambda rows: _check_rows(table, name, rows)
 
 

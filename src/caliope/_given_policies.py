@@ -11,6 +11,7 @@ import numpy as np
 
 from caliope._policies import MixWithPractice, Relative, TiltOfPractice
 from caliope._ragged import Float, Int
+from caliope._table_order import refuse_table_order
 from caliope._trajectories import Trajectories
 from caliope._validation import as_action_codes
 
@@ -47,6 +48,7 @@ def as_policy(target: Any, data: Trajectories, *, name: str = "target") -> Any:
 def _from_numbers(target: Any, data: Trajectories, name: str) -> Any:
     """Recommended actions as probabilities; any other array as it is."""
     given = np.asarray(target)
+    refuse_table_order(given, data, name=name)
     if given.ndim == 1 and len(given) == data.n_steps:
         return _recommended(given, data, name)
     return target

@@ -39,8 +39,7 @@ class Trajectories:
     """Logged decisions of n trajectories of unequal length, N steps in all.
 
     Trajectory i owns the rows ``offsets[i]:offsets[i + 1]`` of every per-step array, in the order of time.
-    Everything is checked once, on entry; afterwards the arrays are read-only views (yours stay writeable,
-    and are not copied when their type already fits).
+    Everything is checked once, on entry; afterwards the arrays are read-only views (yours stay writeable).
 
     Parameters
     ----------
@@ -104,6 +103,7 @@ class Trajectories:
     cluster: NDArray[Any] | None = None  # (n,)
     ids_given: bool = field(default=False, init=False)
     place: Int | None = field(default=None, init=False)  # (n,), in the file; None where that is the order
+    row_places: Int | None = field(default=None, init=False)  # (N,) of the table's rows; None where in order
 
     def __init__(
         self,
@@ -156,7 +156,6 @@ class Trajectories:
             "ends_stated": terminated is not None,
             "cluster": as_clusters(cluster, n, called),
             "ids_given": ids is not None,
-            "place": None,
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -211,6 +210,7 @@ class Trajectories:
             "calendar": read_only(self.calendar[run]),
             "cluster": None if self.cluster is None else read_only(self.cluster[run]),
             "place": None if self.place is None else read_only(self.place[run]),
+            "row_places": None,
         }
         for name, value in values.items():
             object.__setattr__(part, name, value)
@@ -343,8 +343,10 @@ class Trajectories:
         if changes.get("action_names") is not None:
             derived["n_actions"] = None
         changed = replace(self, **derived | changes)
-        object.__setattr__(changed, "ids_given", "ids" in changes or self.ids_given)
-        object.__setattr__(changed, "place", self.place)
+        rows = self.row_places if changed.n_steps == self.n_steps else None
+        changed.__dict__.update(
+            ids_given="ids" in changes or self.ids_given, place=self.place, row_places=rows
+        )
         return changed
 
     def returns(self, gamma: float = 1.0) -> Float:
@@ -386,8 +388,7 @@ class Trajectories:
     def folds(self, k: int, *, rng: int | np.random.Generator) -> list[tuple[Int, Int]]:
         """Step indices (fit, held out) of k folds that never part a trajectory or a cluster.
 
-        They serve as ``cv=`` for anything in scikit-learn: the rows of a trajectory are near copies of each
-        other, so folds over rows would let a model recognise the trajectory it is tested on.
+        They serve as ``cv=`` for anything in scikit-learn: the rows of a trajectory are near copies of each other.
 
         Examples
         --------

@@ -211,7 +211,7 @@ def read_table(
     if encoder.action_names is not None:
         n_actions = _count_names(encoder.action_names, n_actions, actions)
     whole, count = as_actions(codes, n_actions, plan.where, name=f"column {' and '.join(map(repr, actions))}")
-    return Trajectories(
+    read = Trajectories(
         features,
         whole,
         rewards,
@@ -226,6 +226,8 @@ def read_table(
         action_names=encoder.action_names,
         encoder=encoder,
     )
+    object.__setattr__(read, "row_places", plan.rows)  # arrays in the order of the table are then found out
+    return read
 
 
 def _doses(filled: Filled, encoder: Encoder) -> dict[str, NDArray[Any]]:
