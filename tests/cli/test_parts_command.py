@@ -93,7 +93,7 @@ def advised(log):
 def plain(found):
     """The answer without what the machine took."""
     if isinstance(found, dict):
-        return {k: plain(x) for k, x in found.items() if k not in ("seconds", "peak_gb", "log")}
+        return {k: plain(x) for k, x in found.items() if k not in ("stages", "seconds", "peak_gb", "log")}
     return [plain(x) for x in found] if isinstance(found, list) else found
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from caliope._cache import Cache
-from caliope.engines import Dask, Local, PartitionError, run_job
+from caliope.engines import Dask, Local, PartitionError, _dask, run_job
 
 distributed = pytest.importorskip("distributed")
 
@@ -174,6 +174,24 @@ def test_a_scheduler_that_is_started_anew_loses_nothing(started, tmp_path):
         assert run(Dask(address), partial(linger, tmp_path)) == SQUARES
         anew.result()
     assert first.poll() is not None
+
+
+@pytest.mark.slow
+def test_a_job_without_workers_ends(started, monkeypatch):
+    """Where no worker takes the place of one that was killed, Dask itself waits for ever."""
+    monkeypatch.setattr(_dask, "_LOOK", 0.2)
+    monkeypatch.setattr(_dask, "_NO_WORKER", 3.0)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    started("dask_scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+    worker = started("dask_worker", address, "--nthreads", 1, "--no-dashboard", "--no-nanny")
+    with distributed.Client(address, timeout="60s", set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=60)
+    with pytest.raises(PartitionError, match=r"^no worker was left for [23]\. Start workers"):
+        run(Dask(address), die_of_three)
+    assert worker.wait() != 0
 
 
 def test_a_cluster_that_runs_has_its_own_workers():

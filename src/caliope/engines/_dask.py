@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +18,12 @@ _WAIT, _WAIT_AGAIN = (
     "30s",
     "300s",
 )  # for the scheduler to answer; where it did before, it may be starting anew
+_PAUSE, _LOOK = 0.05, 5.0  # seconds between looks at what is finished, and at the workers
+_NO_WORKER = 120.0  # seconds without any until the job is asked for again
+
+
+class _NoWorkerError(ConnectionError):
+    """All workers are gone, and none has come in their place."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +70,9 @@ class Dask:
                         del left[number]
                         yield number, result
                 return
-            except _lost() as error:
+            except (_NoWorkerError, *_lost()) as error:
                 if attempt == ATTEMPTS - 1:
-                    raise PartitionError(
-                        f"{next(iter(left.values())).name}: the scheduler was lost {ATTEMPTS} times "
-                        f"({type(error).__name__}). Start it again; the same command goes on from here."
-                    ) from error
+                    raise _give_up(next(iter(left.values())), error) from error
 
     @contextmanager
     def _client(self, wait: str) -> Iterator[Any]:
@@ -97,18 +102,58 @@ class Dask:
 
 
 def _submit(client: Any, task: Task, items: Sequence[Item]) -> Iterator[tuple[int, Any]]:
-    from distributed import KilledWorker, as_completed
+    from distributed import KilledWorker
 
     # As bytes that every worker reads: what one worker held would be lost with it.
     read = client.submit(pickle.loads, cloudpickle.dumps(task), pure=False)
     numbers = {client.submit(apply, read, item, pure=False): item for item in items}
-    for future in as_completed(list(numbers), loop=client.loop):
+    for future, result in _finished(client, list(numbers)):
         item = numbers.pop(future)
-        try:
-            yield item.number, future.result()
-        except KilledWorker:
-            raise refuse_deadly(item, ATTEMPTS + 1) from None
+        if future.status == "error":
+            _, error, trace = result
+            if isinstance(error, KilledWorker):
+                raise refuse_deadly(item, ATTEMPTS + 1) from None
+            raise error.with_traceback(trace)
+        if isinstance(result, CancelledError):
+            raise result
+        yield item.number, result
         future.release()
+
+
+def _finished(client: Any, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield futures with their results as they arrive; an error where no worker is left for too long.
+
+    A worker that dies while it starts may not be replaced, and Dask would wait for another for ever: for a part that is
+    not finished, or for a result that was lost with a worker before it was sent.
+    """
+    from distributed import as_completed
+
+    finished = as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
+    looked = worked = time.monotonic()
+    while finished.count():
+        if finished.has_ready():
+            yield next(finished)
+            continue
+        time.sleep(_PAUSE)
+        now = time.monotonic()
+        if now - looked < _LOOK:
+            continue
+        looked = now
+        if client.scheduler_info()["workers"]:
+            worked = now
+        elif now - worked > _NO_WORKER:
+            raise _NoWorkerError
+
+
+def _give_up(item: Item, error: BaseException) -> PartitionError:
+    """The error for a job that was asked for too often."""
+    if isinstance(error, _NoWorkerError):
+        what = f"no worker was left for {item.name}. Start workers, with more memory if they were killed"
+    else:
+        what = (
+            f"{item.name}: the scheduler was lost {ATTEMPTS} times ({type(error).__name__}). Start it again"
+        )
+    return PartitionError(f"{what}; the same command goes on from here.")
 
 
 def _lost() -> tuple[type[BaseException], ...]:
