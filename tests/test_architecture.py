@@ -19,6 +19,7 @@ MODULES = {
 LAYERS = [
     ["_cells"],
     ["checks", "_ragged", "_digits", "_conditions", "_files"],
+    ["_derived", "_traced"],
     ["_clusters", "_counts", "_identity", "_tables"],
     ["_results"],
     ["_validation"],

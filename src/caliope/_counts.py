@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caliope._ragged import Float, Int, read_only
+from caliope._traced import TracedCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +32,12 @@ class LeaveOneOutCounts:
         return LeaveOneOutCounts(self.base[members], np.maximum(which, 0), np.where(which >= 0, self.step, 0))
 
 
-Counts = Float | LeaveOneOutCounts
+Counts = Float | LeaveOneOutCounts | TracedCounts
 
 
-def as_counts(counts: ArrayLike | LeaveOneOutCounts | None, n: int) -> Counts | None:
+def as_counts(counts: ArrayLike | Counts | None, n: int) -> Counts | None:
     """Counts of n trajectories, (n,) or (draws, n); raise for others."""
-    if counts is None or isinstance(counts, LeaveOneOutCounts):
+    if counts is None or isinstance(counts, LeaveOneOutCounts | TracedCounts):
         return counts
     array = np.asarray(counts, dtype=np.float64)
     if array.ndim not in (1, 2) or array.shape[-1] != n:

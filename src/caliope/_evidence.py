@@ -5,35 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from caliope._clusters import as_clusters, number_clusters
 from caliope._counts import Counts, LeaveOneOutCounts, as_counts
+from caliope._derived import cached_properties, derived
 from caliope._ragged import Bool, Float, Int, Ragged, check_offsets, column_max, read_only
+from caliope._traced import TracedCounts
 from caliope._validation import as_log_ratio, as_step_column, check_gamma, unmasked
 from caliope.checks import Finding
 
 T = TypeVar("T")
-
-
-class derived(Generic[T]):
-    """A property that does not depend on counts: cached, and shared with every copy from ``with_counts``.
-
-    What does depend on counts is a ``cached_property``: ``with_counts`` drops all of those.
-    """
-
-    def __init__(self, compute: Callable[[Any], T]) -> None:
-        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
-
-    def __get__(self, e: Any, owner: type | None = None) -> T:
-        if e is None:
-            return self  # type: ignore[return-value]
-        if self.name not in e._derived:
-            e._derived[self.name] = self.compute(e)
-        return e._derived[self.name]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,13 +129,13 @@ class Evidence:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def with_counts(self, counts: ArrayLike | LeaveOneOutCounts | None) -> Evidence:
+    def with_counts(self, counts: ArrayLike | Counts | None) -> Evidence:
         """Return the same evidence with other counts; columns that do not depend on them are shared."""
         if counts is self.counts:
             return self
         other: Evidence = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        for name in _cached_properties(type(self)):
+        for name in cached_properties(type(self)):
             other.__dict__.pop(name, None)
         object.__setattr__(other, "counts", as_counts(counts, len(self)))
         return other
@@ -306,6 +291,8 @@ class Evidence:
             return x.sum()
         if isinstance(self.counts, LeaveOneOutCounts):
             return self.counts.base @ x + self.counts.step * x[self.counts.which]
+        if isinstance(self.counts, TracedCounts):
+            return self.counts.take(x.sum, lambda slope: np.where(x == 0, 0.0, slope * x))
         return self.counts @ x
 
     def total_by_time(self, x: Float) -> Any:
@@ -313,6 +300,11 @@ class Evidence:
         if isinstance(self.counts, LeaveOneOutCounts):
             whole = self.with_counts(self.counts.base).total_by_time(x)
             return whole + self.counts.step[:, None] * self.layout.dense(x, self.counts.which)
+        if isinstance(self.counts, TracedCounts):
+            once = self.with_counts(None)
+            return self.counts.take(
+                lambda: once.total_by_time(x), lambda slope: self.layout.weigh_steps(x, slope)
+            )
         out = np.zeros((*self._leading(), self.layout.horizon))
         for group, block in self.layout.blocks(x):
             out[..., : group.length] += self._sum(group.members, block)
@@ -328,6 +320,8 @@ class Evidence:
 
     @cached_property
     def _weight_by_time(self) -> Any:
+        if isinstance(self.counts, TracedCounts):
+            return self.counts.take(self.with_counts(None).weight_by_time, self._weigh_weights)
         if isinstance(self.counts, LeaveOneOutCounts):
             which = self.counts.which
             rows = _exp_difference(self.layout.dense(self.log_rho, which, carry=True), self.log_scale)
@@ -345,12 +339,23 @@ class Evidence:
             carried.append(_exp_difference(np.where(time >= group.length, top, -np.inf), self.log_scale))
         return total + np.stack(ended, axis=-1) @ np.stack(carried)
 
+    def _weigh_weights(self, slope: Float) -> Float:
+        """Sum the weights of each trajectory over all t with a factor each, those after its end included, (n,)."""
+        out = self.layout.weigh_steps(self.weight, slope)
+        log_last, time = self.log_rho[self.layout.last], np.arange(self.layout.horizon)
+        for group in self.layout.groups[:-1]:
+            members = self.layout.members(group)
+            top = log_last[members].max()
+            carried = _exp_difference(np.where(time >= group.length, top, -np.inf), self.log_scale)
+            out[members] += _exp_difference(log_last[members], top) * (carried @ slope)
+        return out
+
     def by_length(self) -> Iterator[tuple[Int, Evidence]]:
         """Yield the trajectories of each length, and their evidence with their counts."""
         for members, part in self._parts:
             if self.counts is None:
                 yield members, part
-            elif isinstance(self.counts, LeaveOneOutCounts):
+            elif isinstance(self.counts, LeaveOneOutCounts | TracedCounts):
                 yield members, part.with_counts(self.counts.restrict_to(members))
             else:
                 yield members, part.with_counts(self.counts[..., members])
@@ -369,11 +374,6 @@ class Evidence:
         counts = np.ones(len(block)) if counts is None else counts[..., members]
         # Much faster than counts @ block where the block is narrow.
         return (block.T @ counts.T).T
-
-
-def _cached_properties(owner: type) -> list[str]:
-    """List the properties whose caches depend on counts: every ``cached_property`` of a class."""
-    return [k for base in owner.__mro__ for k, x in vars(base).items() if isinstance(x, cached_property)]
 
 
 def refuse_counts(e: Evidence) -> None:

@@ -287,6 +287,12 @@ class Ragged:
             return x.reshape(self.n, self.horizon).sum(axis=1)
         return np.add.reduceat(x, self.first)
 
+    def weigh_steps(self, x: Float, factor: Float) -> Float:
+        """Sum over the steps of each trajectory with a factor for every t, (n,)."""
+        if self.equal:
+            return np.asarray(x.reshape(self.n, self.horizon) @ factor)
+        return self.sum_steps(x * factor[self.time])
+
     def before(self, x: NDArray[Any], fill: float) -> NDArray[Any]:
         """Entry of the step before, inside each trajectory; ``fill`` at the first step."""
         out = np.empty_like(x)

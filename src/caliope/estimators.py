@@ -16,6 +16,7 @@ from caliope._counts import LeaveOneOutCounts
 from caliope._evidence import Evidence
 from caliope._formulas import dm, dr, monte_carlo, ois, ratio, step_is, step_wis, wdr, wdr_terms, wis
 from caliope._ragged import Float, Int
+from caliope._traced import TracedCounts, differentiate
 from caliope._traits import Estimator, Lengths, Traits, core_of, estimator, label, name_of, traits_of
 from caliope._under_way import wdr_under_way, weight_factors, wis_under_way
 
@@ -116,6 +117,9 @@ def per_horizon(estimator: Estimator, *, length_weights: Lengths = "behaviour") 
 def _within(estimator: Estimator, part: Evidence) -> Any:
     """Value among the trajectories of one length; rows of counts that change none of them share one value."""
     counts = part.counts
+    if isinstance(counts, TracedCounts):
+        once = part.with_counts(None)
+        return counts.take(lambda: estimator(once), lambda slope: slope * differentiate(estimator, once))
     if not isinstance(counts, LeaveOneOutCounts):
         return estimator(part)
     changed = np.flatnonzero(counts.step)
@@ -229,6 +233,8 @@ def blend(e: Evidence, steps: Int) -> Any:
     >>> blend(e, np.array([-1])) == float(dm(e))
     True
     """
+    if isinstance(e.counts, TracedCounts):
+        raise TypeError("magic chooses its blend from the data and has no derivative; use the bootstrap.")
     if isinstance(e.counts, LeaveOneOutCounts):
         rows = np.tile(e.counts.base, (len(e.counts.which), 1))
         if np.iscomplexobj(e.counts.step):

@@ -22,7 +22,8 @@ from caliope.calibration import (
 from caliope.calibration._null import against_draws
 from caliope.domains import ward
 from caliope.uncertainty import bca
-from caliope.uncertainty._intervals import failed_draws, percentile_interval
+from caliope.uncertainty._intervals import percentile_interval
+from caliope.uncertainty._resampling import failed_draws
 from caliope.values import (
     TabularRegressor,
     fitted_q,

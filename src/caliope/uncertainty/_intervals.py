@@ -15,15 +15,22 @@ from scipy import special
 from caliope._counts import LeaveOneOutCounts
 from caliope._evidence import Evidence, refuse_counts
 from caliope._formulas import monte_carlo
-from caliope._ragged import Float, Int
+from caliope._ragged import Float
 from caliope._results import Interval
+from caliope._traced import differentiate
 from caliope._traits import Estimator, core_of, label, name_of, traits_of
-from caliope.checks import U102, U103, U106, U107, Finding
+from caliope.checks import U103, U106, U107, Finding
 from caliope.uncertainty._dependence import leave_clusters_out, stretch_for_clusters
-from caliope.uncertainty._resampling import CELLS, Scheme, draws, evaluate, scheme_name, with_replacement
-
-# Share of a denominator above which taking a trajectory away by subtraction loses digits.
-_DOMINANT = 0.99
+from caliope.uncertainty._resampling import (
+    CELLS,
+    Scheme,
+    draws,
+    evaluate,
+    failed_draws,
+    find_dominant,
+    scheme_name,
+    with_replacement,
+)
 
 
 def bootstrap(
@@ -90,16 +97,6 @@ def percentile_interval(values: Float, *, level: float, method: str) -> Interval
     if len(values) * tail < 5:
         findings += (U106.finding("caution", draws=len(values), level=level),)
     return Interval(float(low), float(high), level, method, findings)
-
-
-def failed_draws(values: Float) -> tuple[Finding, ...]:
-    """Report draws without a finite value: a caution, and an issue above 5%."""
-    failed = int((~np.isfinite(values)).sum())
-    if not failed:
-        return ()
-    share = failed / len(values)
-    facts = {"share": share, "failed": failed, "draws": len(values)}
-    return (U102.finding(*(("issue", "none") if share > 0.05 else ("caution", "some")), **facts),)
 
 
 def bca(
@@ -204,7 +201,7 @@ def leave_one_out(estimator: Estimator, e: Evidence) -> Float:
     # normalise inside each length, and so may what declares nothing.
     traits = traits_of(estimator)
     by_length = traits.core is not None or traits.lengths is not None or not traits.declared
-    dominant = _find_dominant(e, by_length=by_length)
+    dominant = find_dominant(e, by_length=by_length)
     for which in np.array_split(dominant, max(1, len(dominant) * len(e) // CELLS)):
         if len(which):
             counts = np.ones((len(which), len(e)))
@@ -213,23 +210,11 @@ def leave_one_out(estimator: Estimator, e: Evidence) -> Float:
     return values
 
 
-def _find_dominant(e: Evidence, *, by_length: bool) -> Int:
-    """Find trajectories with nearly all the weight of some denominator, by time or inside their length."""
-    by_group = [np.empty(0, dtype=np.int64)]
-    for members, part in e.by_length() if by_length else ():
-        for _, block in part.layout.blocks(part.weight):
-            by_group.append(members[(block > _DOMINANT * block.sum(axis=0)).any(axis=1)])
-    total = e.weight_by_time()
-    share = e.weight > _DOMINANT * total[e.layout.time]
-    final = e.final_weight > _DOMINANT * e.final_weight.sum()
-    return np.unique(np.concatenate([*by_group, e.layout.owner[share], np.flatnonzero(final)]))
-
-
 def influence(estimator: Estimator, e: Evidence) -> Float:
     r"""Differentiate the estimate in the count of each trajectory, times n: its influence.
 
-    Computed by a complex step, :math:`\mathrm{Im}\, f(1 + \mathrm i h\, e_i) / h`, exact to rounding and without any
-    derivation. For :func:`~caliope.estimators.wis` it is :math:`n \rho_i (G_i - \hat V) / \sum_j \rho_j`.
+    Computed by a complex step, :math:`\mathrm{Im}\, f(1 + \mathrm i h\, e_i) / h`, exact to rounding. For
+    :func:`~caliope.estimators.wis` it is :math:`n \rho_i (G_i - \hat V) / \sum_j \rho_j`.
 
     Parameters
     ----------
@@ -254,15 +239,24 @@ def influence(estimator: Estimator, e: Evidence) -> Float:
     [-2.0, 0.0, 2.0]
     """
     refuse_counts(e)
-    h = 1e-100  # intervals, standard errors and checks all ask for the result
-    known = e.once(("influence", estimator), lambda: _change_one_by_one(estimator, e, 1j * h).imag / h)
+    one_by_one = (
+        len(e) * e.layout.horizon <= CELLS
+    )  # in a long log that takes as long as the square of its length
+    known = e.once(  # intervals, standard errors and checks all ask for the result
+        ("influence", estimator),
+        lambda: (
+            _change_one_by_one(estimator, e, 1e-100j).imag / 1e-100
+            if one_by_one
+            else differentiate(estimator, e)
+        ),
+    )
     return np.asarray(known * len(e))
 
 
 def _change_one_by_one(estimator: Estimator, e: Evidence, step: complex) -> Any:
     rows = max(1, CELLS // e.layout.horizon)
     base, values = np.ones(len(e)), []
-    # A sum without its dominant term may be a rounding error; see _find_dominant.
+    # A sum without its dominant term may be a rounding error; see find_dominant.
     with np.errstate(invalid="ignore"):
         for start in range(0, len(e), rows):
             which = np.arange(start, min(start + rows, len(e)))

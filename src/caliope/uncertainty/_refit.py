@@ -27,8 +27,8 @@ from caliope.behaviour._fit import (
     groups_name,
 )
 from caliope.uncertainty._dependence import stretch_for_clusters
-from caliope.uncertainty._intervals import check_level, failed_draws
-from caliope.uncertainty._resampling import evaluate, with_replacement
+from caliope.uncertainty._intervals import check_level
+from caliope.uncertainty._resampling import evaluate, failed_draws, with_replacement
 
 _FEWEST = 5  # refits
 

@@ -11,11 +11,14 @@ import numpy as np
 from caliope._evidence import Evidence, refuse_counts
 from caliope._ragged import Float, Int, read_only
 from caliope._traits import Estimator, name_of
+from caliope.checks import U102, Finding
 
 # n, size, n_draws, rng -> counts (n_draws, n).
 Scheme = Callable[[int, int, int, np.random.Generator], Float]
 # Entries of a block of counts: 16 MB, so that memory does not grow with the draws.
 CELLS = 1 << 21
+# Share of a denominator above which taking a trajectory away by subtraction loses digits.
+_DOMINANT = 0.99
 # Entries of counts drawn together: they stay in the cache of the processor.
 _CACHED = 1 << 14
 
@@ -223,6 +226,28 @@ def scheme_name(scheme: Scheme, *, clustered: bool = False) -> str:
         return f"{scheme_name(scheme)}, whole clusters"
     names: dict[Scheme, str] = {with_replacement: "bootstrap, percentile", bayesian: "Bayesian bootstrap"}
     return names.get(scheme, f"percentiles of {getattr(scheme, '__name__', 'draws')}")
+
+
+def failed_draws(values: Float) -> tuple[Finding, ...]:
+    """Report draws without a finite value: a caution, and an issue above 5%."""
+    failed = int((~np.isfinite(values)).sum())
+    if not failed:
+        return ()
+    share = failed / len(values)
+    facts = {"share": share, "failed": failed, "draws": len(values)}
+    return (U102.finding(*(("issue", "none") if share > 0.05 else ("caution", "some")), **facts),)
+
+
+def find_dominant(e: Evidence, *, by_length: bool) -> Int:
+    """Find trajectories with nearly all the weight of some denominator, by time or inside their length."""
+    by_group = [np.empty(0, dtype=np.int64)]
+    for members, part in e.by_length() if by_length else ():
+        for _, block in part.layout.blocks(part.weight):
+            by_group.append(members[(block > _DOMINANT * block.sum(axis=0)).any(axis=1)])
+    total = e.weight_by_time()
+    share = e.weight > _DOMINANT * total[e.layout.time]
+    final = e.final_weight > _DOMINANT * e.final_weight.sum()
+    return np.unique(np.concatenate([*by_group, e.layout.owner[share], np.flatnonzero(final)]))
 
 
 @dataclass(frozen=True)
