@@ -2,12 +2,16 @@
 
 Run: python -m benchmarks.partitions [--rows 1000000] [--workers 2] [--engine local] [--models logistic]
      python -m benchmarks.partitions --predict 1000000000
+     python -m benchmarks.partitions --rows 50000 --sample 5000 --overhead
 
 Sepsis patients of the ICU-Sepsis process, 43 measurements per decision, written a file at a time; the new policy takes
 a fifth of the decisions. Wall time depends on what else the machine does: processor time is the better number.
 
 Every run is kept beside the logs. ``--predict`` makes a model of those with as many workers and as large a sample: each
 stage costs so much once, and so much per decision. It prints what a log of so many decisions would take.
+
+``--overhead`` works on one small log with every engine, asks whether the results are identical, and prints what
+each engine takes beside one process. Exit status 1 means that they differ.
 """
 
 from __future__ import annotations
@@ -59,32 +63,11 @@ def recommended(log):  # type: ignore[no-untyped-def]
 
 def run(folder: Path, engine_name: str, workers: int, models: list[str], sample: int) -> None:
     """Audit the log, and print what it found and what its stages took."""
-    import polars as pl
-
-    import caliope as cal
-    from caliope.behaviour import candidate_models
-    from caliope.domains import icu_sepsis
     from caliope.engines import Dask, Local
-    from caliope.io import open_partitions
 
     engine = Local(workers) if engine_name == "local" else Dask(workers=workers)
-    names = pl.scan_parquet(folder / "00000.parquet").collect_schema().names()[5:]
-    source = open_partitions(
-        folder,
-        episode="episode",
-        time="time",
-        action="action",
-        reward="reward",
-        states=names,
-        keep=["recommended"],
-        n_actions=25,
-        sample=sample,
-    )
-    usual = candidate_models(icu_sepsis.simulate(20, rng=0, lags=0), random_state=0)
-    target = cal.mix(cal.practice, Recommended(), SHARE)
-    chosen = {name: usual[name] for name in models} if models else None
-    watch = Stopwatch()
-    found = cal.audit(source, target, chosen, gamma=0.99, engine=engine, rng=0, progress=watch)
+    source, watch = opened(folder, sample), Stopwatch()
+    found = audited(source, engine, models, watch)
     watch("")
     print(found.headline, f"\nreach: {found.reach}\nbehaviour: {found.comparison.recommended}")
     print(f"{found.settings.n_steps} decisions, {found.settings.n_trajectories} trajectories, {source}")
@@ -96,6 +79,55 @@ def run(folder: Path, engine_name: str, workers: int, models: list[str], sample:
     kept |= {"models": models, "stages": watch.used, "peak": max(x.peak_gb for x in found.stages)}
     with KEPT.open("a") as file:
         file.write(json.dumps(kept) + "\n")
+
+
+def opened(folder: Path, sample: int):  # type: ignore[no-untyped-def]
+    """The log in its files."""
+    import polars as pl
+
+    from caliope.io import open_partitions
+
+    return open_partitions(
+        folder,
+        episode="episode",
+        time="time",
+        action="action",
+        reward="reward",
+        states=pl.scan_parquet(folder / "00000.parquet").collect_schema().names()[5:],
+        keep=["recommended"],
+        n_actions=25,
+        sample=sample,
+    )
+
+
+def audited(source, engine, models: list[str], watch=None):  # type: ignore[no-untyped-def]
+    """The audit of the log."""
+    import caliope as cal
+    from caliope.behaviour import candidate_models
+    from caliope.domains import icu_sepsis
+
+    usual = candidate_models(icu_sepsis.simulate(20, rng=0, lags=0), random_state=0)
+    target = cal.mix(cal.practice, Recommended(), SHARE)
+    chosen = {name: usual[name] for name in models} if models else None
+    return cal.audit(source, target, chosen, gamma=0.99, engine=engine, rng=0, progress=watch)
+
+
+def overhead(folder: Path, models: list[str], sample: int) -> int:
+    """Print what every engine takes for one log, and whether all find the same."""
+    from caliope.engines import Dask, Local
+
+    first, differ = None, 0
+    print(f"{'wall':>7}{'processor':>11}   engine")
+    for engine in (Local(1), Local(2), Dask(workers=1), Dask(workers=2), Dask(workers=4)):
+        wall, used = time.perf_counter(), processor_time(os.getpid())
+        found = audited(opened(folder, sample), engine, models).to_dict()
+        wall, used = time.perf_counter() - wall, processor_time(os.getpid()) - used
+        del found["stages"], found["behaviour"]["seconds"]
+        first = json.dumps(found, default=str) if first is None else first
+        same = json.dumps(found, default=str) == first
+        differ += not same
+        print(f"{wall:7.1f}{used:9.1f} s   {engine}: {'identical' if same else 'DIFFERENT'}", flush=True)
+    return int(differ > 0)
 
 
 class Stopwatch:
@@ -217,6 +249,7 @@ def main() -> int:
     parser.add_argument("--models", nargs="*", default=["logistic"], help="none: the usual ones")
     parser.add_argument("--sample", type=int, default=200_000)
     parser.add_argument("--predict", type=int, metavar="ROWS")
+    parser.add_argument("--overhead", action="store_true")
     parser.add_argument(RUN, action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     folder = DATA / f"partitions-{given.rows}"
@@ -228,6 +261,8 @@ def main() -> int:
         return 0
     if not folder.exists():
         write(folder, given.rows)
+    if given.overhead:
+        return overhead(folder, given.models, given.sample)
     code = measure([sys.executable, "-m", "benchmarks.partitions", RUN, *sys.argv[1:]])
     print(f"exact value: {truth():.4f}")
     return code
