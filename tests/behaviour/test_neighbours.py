@@ -40,17 +40,18 @@ def points(kind, seed=0, n=600, d=20):
 
 
 @pytest.mark.parametrize("kind", ["random", "clustered", "duplicated"])
-def test_exact_search_is_brute_force(kind):
+@pytest.mark.parametrize("k", [1, 20])
+def test_exact_search_is_brute_force(kind, k):
     x = points(kind)
-    squared, ids = Exact().build(x).nearest(x[:50], 20)
+    squared, ids = Exact().build(x).nearest(x[:50], k)
     true = ((x[:50, None, :].astype(float) - x) ** 2).sum(axis=2)
-    expected = np.sort(true, axis=1)[:, :20]
+    expected = np.sort(true, axis=1)[:, :k]
     # Ids may differ between ties, their distances may not.
     found = np.take_along_axis(true, ids, axis=1)
     scale = np.median(true)
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-4 * scale)
     assert squared == pytest.approx(expected, rel=1e-4, abs=1e-4 * scale)
-    assert all(len(set(row)) == 20 for row in ids)
+    assert all(len(set(row)) == k for row in ids)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from caliope.behaviour._extended import Extension
 from caliope.behaviour._fit import _splits_by_groups, groups_name
 from caliope.behaviour._models import fit_other_models
 from caliope.behaviour._networks import _GAIN
-from caliope.behaviour._search import _BLAS_THRESHOLD, _BlasThreshold
+from caliope.behaviour._search import _BLAS_THRESHOLD, _BlasThreshold, _Lists
 from caliope.behaviour._threads import one_blas_thread
 from caliope.domains import ward
 
@@ -167,3 +167,15 @@ def test_training_goes_on_while_an_epoch_gains_more_than_half_a_thousandth(gain,
     data = ward.simulate(30, rng=0)
     network = _networks.NetworkPolicy((2,), patience=1, max_epochs=3).fit(data.states, data.actions)
     assert len(network.losses_) == epochs
+
+
+def test_lists_have_the_centres_that_they_are_given():
+    """Both centres lie at one end, and one list holds nearly all points; others would cut in the middle."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(scale=0.001, size=(400, 16)).astype(np.float32)
+    x[:, 0] = np.linspace(-1, 1, 400)
+    centres = np.zeros((2, 16), dtype=np.float32)
+    centres[:, 0] = 0.9, 1.1
+    query = np.zeros((1, 16), dtype=np.float32)
+    _, ids = _Lists(x, centres, n_probe=1, refine=20).nearest(query, 20)
+    assert set(ids[0].tolist()) == set(Exact().build(x).nearest(query, 20)[1][0].tolist())

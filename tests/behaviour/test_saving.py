@@ -4,6 +4,8 @@ import io
 import json
 import pickle
 import sys
+from contextlib import nullcontext
+from fractions import Fraction
 from importlib import import_module
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -24,6 +26,7 @@ from caliope.behaviour import (
     Shrinkage,
     Temperature,
     VectorScaling,
+    _saving,
     boosting,
     recalibrate,
 )
@@ -207,6 +210,17 @@ def test_a_small_file_that_would_fill_the_memory_is_not_unpacked(size, refused, 
             load_model(path)
     else:
         assert isinstance(load_model(path), GaussianNB)
+
+
+@pytest.mark.parametrize(("less", "refused"), [(0, False), (Fraction(1, 10**6), True)])
+def test_a_file_may_unpack_to_as_many_times_its_size_as_is_said(less, refused, tmp_path, monkeypatch):
+    path = tmp_path / "model.skops"
+    save_model(GaussianNB().fit(X, Y), path)
+    with ZipFile(path) as archive:
+        unpacked = sum(part.file_size for part in archive.infolist())
+    monkeypatch.setattr(_saving, "_MOST_PACKED", Fraction(unpacked, path.stat().st_size) - less)
+    with pytest.raises(UntrustedModelError, match="would unpack") if refused else nullcontext():
+        load_model(path)
 
 
 def nested(depth):

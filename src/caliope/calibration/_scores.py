@@ -386,6 +386,6 @@ def stratum_key(name: str) -> tuple[Any, ...]:
     """Return the key that sorts strata by the number they begin with, if any; those without a value come last."""
     found = _RANGE.match(str(name))
     if found is None:
-        return (2 if name == MISSING else 1, 0.0, 0, name)
+        return (2 if name == MISSING else 1, name)
     side = {"below": -1, "up to": -1, "above": 1}.get(found[1], 0)
     return (0, float(found[2]), side, name)
