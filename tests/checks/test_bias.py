@@ -91,6 +91,15 @@ def test_weights_off_balance_have_their_level_by_the_bias(errors, level):
         assert "ratios average 0.80, and should average 1" in found[0].message
 
 
+@pytest.mark.parametrize(("size", "levels"), [(0.9e-12, []), (1.1e-12, ["issue"])])
+def test_what_rounding_makes_of_equal_estimates_is_no_bias(size, levels):
+    """Without spread nothing else says what is small."""
+    e = one_step([1.0, 1.0], [0.0, 0.0])
+    assert [f.level for f in Bias.of(e, size).findings(0.0) if f.check == A109] == levels
+    off = replace(Bias.of(e, 0.0), off=np.array([-size]), error=np.array([1.0]))
+    assert [f.level for f in off.findings(0.0) if f.check == D119] == levels
+
+
 def test_an_interval_of_width_0_cannot_include_a_bias():
     assert [f.level for f in Bias.of(one_step([0.5, 1.1], [3.0, -4.0]), 0.0).findings(0.0)] == ["issue"]
 

@@ -39,6 +39,7 @@ def test_what_is_no_repeated_outcome_is_not_called_one():
     # Single decisions beside trajectories of several say nothing, and are not counted.
     mixed = log(np.concatenate([np.repeat(outcome, 3), np.ones(20)]), [3] * 30 + [1] * 20)
     assert check_repeats(mixed).facts == {"n": 30}
+    assert check_repeats(log(np.repeat(outcome, 2), [2] * 30)).facts == {"n": 30}  # two decisions are several
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,10 @@ def test_what_is_no_repeated_outcome_is_not_called_one():
         ([0.1, 1200.0, -999.0], None),  # no further from the others than they are from each other
         ([20.0, 70.0, 9999.0], 9999.0),
         ([20.0, 70.0, 9998.0], None),  # no number that stands for a gap anywhere
+        ([20.0, 70.0, 999999.0], 999999.0),
+        ([20.0, 70.0, 9999999.0], None),  # seven nines
+        ([20.0, 70.0, -999999.0], -999999.0),
+        ([20.0, 70.0, -9999999.0], None),
         (
             [20.0, 46.0, 99.0],
             None,
