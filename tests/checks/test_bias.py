@@ -131,3 +131,19 @@ def test_weights_of_single_steps_have_no_mean_over_trajectories():
     plain = replace(e, log_weight=None)
     assert D102 in {f.check for f in cal.estimate(plain, cal.wdr, n_draws=50, rng=0).rows[0].findings}
     assert D102 not in {f.check for f in cal.estimate(e, cal.wdr, n_draws=50, rng=0).rows[0].findings}
+
+
+def test_weights_given_by_step_are_not_averaged_over_trajectories_that_end_at_different_steps():
+    """300 trajectories of one step have weights of 0.05, and 100 of two steps 3.85 and then 1.
+
+    At each step weights average to 1: (300 x 0.05 + 100 x 3.85) / 400, and 100 / 100. The last ones of the trajectories
+    average to (300 x 0.05 + 100) / 400 = 0.29, which would be an issue of whole trajectories.
+    """
+    lengths = np.repeat([1, 2], [300, 100])
+    weight = np.log(np.concatenate([np.full(300, 0.05), np.tile([3.85, 1.0], 100)]))
+    ratio = np.log(np.concatenate([np.full(300, 0.05), np.tile([3.85, 1 / 3.85], 100)]))
+    rewards = np.random.default_rng(0).normal(size=500)
+    e = cal.Evidence(rewards, ratio, np.append(0, np.cumsum(lengths)), q=np.zeros(500), v=np.zeros(500))
+    for given, expected in ((None, True), (weight, False)):
+        found = cal.estimate(replace(e, log_weight=given), cal.wdr, n_draws=50, rng=0).rows[0].findings
+        assert ((D102, "issue") in {(f.check, f.level) for f in found}) == expected
