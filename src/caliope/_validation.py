@@ -188,7 +188,7 @@ def as_actions(
         unless = "" if n_actions else f"; if action 0 exists and was never taken, say n_actions={high + 1}"
         raise ValueError(
             f"{name}: none of {len(codes)} rows holds action 0, they run from 1 to {high} "
-            f"(first: {codes[0]} in {where(0)}). Actions are numbered from 0: subtract 1{unless}."
+            f"(first: {codes[0]} in {where(0)}). Actions are numbered from 0: subtract 1{unless}.{_as_levels(codes)}"
         )
     refuse_beyond(codes, count, where, name=name)
     return codes, count
@@ -210,8 +210,18 @@ def as_action_codes(values: NDArray[Any], where: Callable[[int], str], *, name: 
         raise ValueError(
             f"{name}: {len(bad)} of {len(values)} rows hold no whole number from 0 (first: {values[bad[0]]:.15g} in "
             f"{where(int(bad[0]))}). {_DOSES if doses else 'Number the actions 0, 1, 2, ...; none may be missing.'}"
+            f"{'' if doses or not np.isfinite(values).all() else _as_levels(values)}"
         )
     return values.astype(np.int64, copy=False)
+
+
+def _as_levels(codes: NDArray[Any]) -> str:
+    """How a table with few codes is read as it is."""
+    found = np.unique(codes)
+    if not 2 <= len(found) <= FEW_ACTIONS:
+        return ""
+    points = [f"{x:g}" for x in found[:-1]]
+    return f" A table is read as it is with cuts=[{', '.join(points)}] (--cuts={','.join(points)}): a level for each."
 
 
 def refuse_sparse(codes: Int, where: Callable[[int], str], *, name: str, logged: Int | None = None) -> None:
@@ -238,10 +248,11 @@ def refuse_beyond(codes: Int, count: int, where: Callable[[int], str], *, name: 
     """Raise when a code is not below the number of actions."""
     beyond = np.flatnonzero(codes >= count)
     if len(beyond):
+        levels = _as_levels(codes) if len(np.unique(codes)) == count else ""
         raise ActionCountError(
             f"{name}: {len(beyond)} of {len(codes)} rows hold an action beyond n_actions={count} (first: "
             f"{codes[beyond[0]]} in {where(int(beyond[0]))}). There are {count} actions, 0 to {count - 1}. "
-            "Correct the column, or the number of actions."
+            f"Correct the column, or the number of actions.{levels}"
         )
 
 

@@ -155,3 +155,79 @@ def test_ids_that_differ_in_spaces_alone_are_not_two_trajectories():
         cal.read_table(log, episode="id", time="hour", action="drug", reward="y", states="x")
     whole = log.with_columns(pl.col("id").str.strip_chars())
     assert len(cal.read_table(whole, episode="id", time="hour", action="drug", reward="y", states="x")) == 100
+
+
+def test_ids_that_differ_in_leading_zeros_alone_are_not_two_trajectories():
+    ids = [f"{'00' * (i % 3 == 1)}{i // 3}" for i in range(N)]
+    log = table(id=ids, hour=np.arange(N) % 3)
+    with pytest.raises(
+        ValueError, match="'0' and '000' differ in leading zeros alone, and would be two episodes"
+    ):
+        cal.read_table(log, episode="id", time="hour", action="drug", reward="y", states="x")
+    letters = log.with_columns(pl.format("a{}", "id").alias("id"))
+    assert (
+        len(cal.read_table(letters, episode="id", time="hour", action="drug", reward="y", states="x")) == 200
+    )
+
+
+# -- probabilities and actions as people write them --
+
+ROLES = ["--episode", "id", "--action", "drug", "--reward", "y", "--states", "x"]
+
+
+def value_of(path, *given):
+    result = run("evaluate", path, *ROLES, *given, *FAST, "--quiet")
+    assert result.exit_code in (0, 3), result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("form", "separator"),
+    [
+        (lambda p: 100 * p, ","),
+        (lambda p: f"{100 * p:.0f}%", ","),
+        (lambda p: f"{p:.2f}".replace(".", ","), ","),
+        (lambda p: f"{100 * p:.1f} %".replace(".", ","), ";"),
+    ],
+)
+def test_probabilities_in_percent_and_with_decimal_commas_are_those_probabilities(tmp_path, form, separator):
+    p = np.linspace(0.3, 0.6, N).round(2)
+    table(p_no=p, p_yes=1 - p).write_csv(tmp_path / "plain.csv")
+    table(p_no=[form(x) for x in p], p_yes=[form(x) for x in 1 - p]).write_csv(
+        tmp_path / "written.csv", separator=separator
+    )
+    plain, written = (
+        value_of(tmp_path / f"{name}.csv", "--target-columns", "p_no,p_yes") for name in ("plain", "written")
+    )
+    assert written["headline"]["value"] == pytest.approx(plain["headline"]["value"], abs=1e-9)
+
+
+@pytest.mark.slow
+def test_codes_that_do_not_begin_at_0_are_read_as_levels(tmp_path):
+    drug = np.resize([1, 2, 5, 2], N)
+    p = {"p_a": [0.3] * N, "p_b": [0.3] * N, "p_c": [0.4] * N}
+    table(drug=drug, **p).write_csv(tmp_path / "gap.csv")
+    table(drug=np.searchsorted([1, 2, 5], drug), **p).write_csv(tmp_path / "plain.csv")
+    target = ["--target-columns", "p_a,p_b,p_c"]
+    refused = run("evaluate", tmp_path / "gap.csv", *ROLES, *target, *FAST, "--quiet")
+    assert refused.exit_code == 2
+    assert "--cuts=1,2): a level for each" in refused.stderr
+    found, plain = (
+        value_of(tmp_path / "gap.csv", *target, "--cuts", "1,2"),
+        value_of(tmp_path / "plain.csv", *target),
+    )
+    assert found["headline"]["value"] == plain["headline"]["value"]
+
+
+def test_probabilities_in_percent_are_no_states(tmp_path):
+    p = np.linspace(30, 60, N).round(1)
+    table(p_no=p, p_yes=100 - p).write_csv(tmp_path / "log.csv")
+    said = run("calibrate", tmp_path / "log.csv", *ROLES[:-2], "--models", "logistic").stderr
+    assert "p_no, p_yes: looks like a policy's probabilities" in said
+
+
+def test_a_recommendation_that_is_no_action_is_told_by_its_own_column(tmp_path):
+    table(advice=["Yes"] * N).write_csv(tmp_path / "log.csv")
+    said = run("evaluate", tmp_path / "log.csv", *ROLES, "--recommended", "advice", *FAST, "--quiet").stderr
+    assert "column 'advice' holds the action 'Yes' (close: 'yes')" in said

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from caliope._trajectories import Trajectories
 from caliope._validation import ActionCountError
@@ -21,6 +22,7 @@ from caliope.cli._kinds import ROW, list_names, parse_cuts, split_names
 from caliope.cli._targets import each_target
 from caliope.io._source import column_types, first_rows
 from caliope.io._table import read_table
+from caliope.io._written import number_form
 
 ALL, NO = "all", "no"  # answers that name no column
 # Above these the squares of rewards are infinite, and trees cannot hold the states.
@@ -262,6 +264,10 @@ def numbers_of(data: Trajectories, name: str, what: str, *, gaps: bool = False) 
     try:
         values = np.asarray(data[name], dtype=np.float64)
     except (TypeError, ValueError):
+        words = [str(x) for x in data[name] if isinstance(x, str)]
+        form = number_form(sorted({*words})) if len(words) == data.n_steps else None
+        if form is not None:
+            return pl.Series(words).to_frame("x").select(form.number(pl.col("x"))).to_series().to_numpy()
         first = next((repr(x) for x in data[name] if not _is_number(x)), str(data[name].dtype))
         raise TypeError(f"column {name!r} ({what}) must hold numbers, but has {first}.") from None
     bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))

@@ -136,7 +136,7 @@ class _View:
         return ""
 
     def probability_groups(self, names: Sequence[str]) -> list[list[str]]:
-        """Groups of columns that share the beginning of their names and sum to 1 in every row."""
+        """Groups of columns that share the beginning of their names and sum to 1, or to 100, in every row."""
         groups: dict[str, list[str]] = {}
         for name in names:
             if self.sample[name].dtype.is_numeric():
@@ -145,6 +145,7 @@ class _View:
         found = []
         for stem, group in groups.items():
             table = np.column_stack([_numbers(self.sample, name) for name in group])
+            table = table / 100 if (table > 1).any() else table  # in percent
             chances = (
                 (table >= 0).all() and (table <= 1).all() and (np.abs(table.sum(axis=1) - 1) <= _SUM).all()
             )

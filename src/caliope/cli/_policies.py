@@ -17,7 +17,7 @@ import polars as pl
 from caliope._audit._learn import check_learner, soften
 from caliope._given_policies import FORMS, as_policy
 from caliope._policies import Relative, TiltOfPractice, mix, practice, rounded_digits
-from caliope._ragged import Int
+from caliope._ragged import Float, Int
 from caliope._trajectories import Trajectories
 from caliope._validation import as_action_codes, refuse_beyond, refuse_sparse
 from caliope.behaviour._frequencies import TabularFrequencies
@@ -95,11 +95,20 @@ def _rescaled(policy: Any) -> tuple[Any, dict[str, str]]:
     """Probabilities that were rounded sum to 1 again; and what was done, in words."""
     if not isinstance(policy, np.ndarray):
         return policy, {}
+    said = []
+    if _in_percent(policy):
+        policy, said = policy / 100, ["in percent, divided by 100"]
     digits = rounded_digits(policy)
-    if digits is None:
-        return policy, {}
-    said = f"rounded to {digits} digits, rescaled to sum to 1 in every row"
-    return policy / policy.sum(axis=1, keepdims=True), {"target probabilities": said}
+    if digits is not None:
+        policy = policy / policy.sum(axis=1, keepdims=True)
+        said.append(f"rounded to {digits} digits, rescaled to sum to 1 in every row")
+    return policy, {"target probabilities": "; ".join(said)} if said else {}
+
+
+def _in_percent(policy: Float) -> bool:
+    """Whether every row sums to 100, but for rounding to whole numbers."""
+    off = np.abs(policy.sum(axis=1) - 100).max(initial=0.0)
+    return bool(policy.min(initial=0.0) >= 0 and off <= min(2.0, policy.shape[1] / 2) + 1e-6)
 
 
 def _learner_of(study: Study, name: str, data: Trajectories) -> Target:
@@ -182,10 +191,16 @@ def _columns_of(study: Study, actions: Sequence[Any]) -> tuple[str, ...]:
 def _recommended_names(study: Study, data: Trajectories) -> Int:
     """Recommended words as codes, like the logged ones."""
     actions = data.encoder.actions
-    series = [pl.Series(name, data[name], strict=False) for name in _columns_of(study, actions)]
-    return data.encoder.encode_actions(
-        pl.DataFrame({each.name: column for each, column in zip(actions, series, strict=True)})
-    )
+    names = _columns_of(study, actions)
+    series = [pl.Series(name, data[name], strict=False) for name in names]
+    frame = pl.DataFrame({each.name: column for each, column in zip(actions, series, strict=True)})
+    try:
+        return data.encoder.encode_actions(frame)
+    except ValueError as error:
+        said = str(error)
+        for name, each in zip(names, actions, strict=True):
+            said = said.replace(f"column {each.name!r} ", f"column {name!r} ")  # where the word stands
+        raise ValueError(said) from None
 
 
 def _recommended_actions(column: str, data: Trajectories) -> Int:

@@ -144,7 +144,8 @@ class _Sequence:
             raise ValueError(
                 f"column {self.column.name!r}: {len(bad)} rows have the time of another row of their episode "
                 f"(first: {self.at(bad[0])} in {self.plan.where(bad[0] + 1)}). "
-                "Every decision needs a time of its own: drop the copies, or merge the rows."
+                "Every decision needs a time of its own: drop the copies, or merge the rows. Where the rows of each "
+                "episode stand in order, leave the time out, and its column out of the states."
             )
 
     def refuse_gaps(self) -> None:
@@ -217,18 +218,25 @@ def calendar_of(column: nw.Series[Any], plan: Plan) -> Float:
     return (values - np.datetime64(0, "us")) / np.timedelta64(1, "D")
 
 
-def _refuse_spaces(ids: NDArray[Any], episode: str) -> None:
-    """Raise for ids that differ in spaces alone: one episode would count as two."""
+def _refuse_alike(ids: NDArray[Any], episode: str) -> None:
+    """Raise for ids that differ in spaces or leading zeros alone: one episode would count as two."""
     if ids.dtype.kind not in "OU":
         return
     bare: dict[str, Any] = {}
     for each in ids:
-        other = bare.setdefault(str(each).strip(), each)
-        if other is not each:
+        text = str(each).strip()
+        other = bare.setdefault((text.lstrip("0") or "0") if text.isdigit() else text, each)
+        if other is each:
+            continue
+        if str(other).strip() == text:
             raise ValueError(
                 f"column {episode!r}: {other!r} and {each!r} differ in spaces alone, and would be two episodes. Remove "
                 "the spaces around ids."
             )
+        raise ValueError(
+            f"column {episode!r}: {other!r} and {each!r} differ in leading zeros alone, and would be two episodes. "
+            "Write the ids of an episode alike, or put a letter before those that differ."
+        )
 
 
 def plan_rows(keys: Frame, episode: str | None, *, time: str | None) -> Plan:
@@ -242,7 +250,7 @@ def plan_rows(keys: Frame, episode: str | None, *, time: str | None) -> Plan:
             f"(first: row {nameless[0]}). Fill in the id or drop the row."
         )
     runs = _find_runs(keys[episode])
-    _refuse_spaces(runs.ids, episode)
+    _refuse_alike(runs.ids, episode)
     if time is None:
         _refuse_split(runs, episode)
         return Plan(runs.offsets, runs.ids, None)
