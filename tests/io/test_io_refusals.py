@@ -220,8 +220,13 @@ def test_terminated_must_be_true_or_false(odd):
 
 def test_missing_values_that_turn_pandas_booleans_into_objects_are_refused():
     frame = pd.DataFrame(GOOD | {"ended": [False, False, True, None, False, False, True]})
-    with pytest.raises(TypeError, match=r"column 'ended' is Object.*missing"):
+    with pytest.raises(
+        ValueError, match=r"'ended': 1 of 7 rows are neither True nor False \(first: nan in episode"
+    ):
         read_table(frame, **ROLES, terminated="ended")
+    mixed = pd.DataFrame(GOOD | {"ended": [False, False, True, "no", False, False, True]})
+    with pytest.raises(TypeError, match=r"column 'ended' is Object.*missing"):
+        read_table(mixed, **ROLES, terminated="ended")
 
 
 def test_missing_values_of_pandas_are_gaps():

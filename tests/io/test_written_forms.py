@@ -29,6 +29,7 @@ FORMS = {
     "1 234,50": lambda x: grouped(x, "\u202f", ","),
     "$1,234.50": lambda x: f"{'-' * (x < 0)}${grouped(abs(x), ',', '.')}",
     "1.234,50 €": lambda x: f"{grouped(x, '.', ',')} €",
+    "\u22121,234.50": lambda x: grouped(x, ",", ".").replace("-", "\u2212"),
     "12.50%": lambda x: f"{grouped(x, '', '.')}%",
 }
 

@@ -255,7 +255,7 @@ class _Need(NamedTuple):
     remedy: str
 
 
-_NULLS = "In pandas, gaps turn booleans into objects: use .astype('boolean')."
+_NULLS = "In pandas, .astype(float) or .astype(str) makes numbers or words of objects, .dt.total_seconds() of durations."
 _NEEDS = (
     _Need("states", _is_state, "states must be numbers, categories or booleans", _NULLS),
     _Need(

@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,8 +17,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from caliope._ragged import Float
-from caliope.io._columns import WIDE, Roles, Types, refuse_duplicates, types_elsewhere
+from caliope.io._columns import WIDE, Roles, Types, types_elsewhere
 from caliope.io._csv import interpret, open_csv, scan_all
+from caliope.io._frames import as_eager, name_shared
 from caliope.io._intact import try_reading, watch
 from caliope.io._stdin import STDIN, spool
 
@@ -163,6 +164,8 @@ class _Scanned:
 
     parts: tuple[_Part, ...]
     interpret: Callable[[pl.DataFrame], Mapping[str, pl.Expr]] = lambda _: {}  # what text in the keys means
+    episode: str | None = None
+    said: list[str] = field(default_factory=list)  # while reading
 
     @property
     def columns(self) -> Types:
@@ -170,7 +173,7 @@ class _Scanned:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(part.note for part in self.parts if part.note))
+        return tuple(dict.fromkeys([*(part.note for part in self.parts if part.note), *self.said]))
 
     def read(self, keys: Sequence[str], columns: Sequence[str]) -> tuple[Frame, Iterator[Frame]]:
         for part in self.parts:
@@ -178,6 +181,7 @@ class _Scanned:
         frames, fingerprints = zip(*(part.keys(keys) for part in self.parts), strict=True)
         with _reading(", ".join(part.label for part in self.parts)):
             together = pl.concat(frames, how="vertical_relaxed")
+        self.said.extend(filter(None, [name_shared(frames, self.episode)]))
         meant = self.interpret(together)
         kept = [expression for name, expression in meant.items() if name in columns]
         batches = (
@@ -290,10 +294,10 @@ def _scan(paths: Sequence[Path], roles: Roles) -> _Scanned:
             parts.append(replace(reader(path, roles), unchanged=unchanged))
     _refuse_lacking(parts, roles)
     if reader is _scan_csv:
-        return _Scanned(tuple(parts), lambda keys: interpret(keys, roles))
+        return _Scanned(tuple(parts), lambda keys: interpret(keys, roles), roles.episode)
     types = types_elsewhere([part.query.collect_schema() for part in parts], roles.names)
     typed = (replace(part, query=part.query.cast(own)) for part, own in zip(parts, types, strict=True))
-    return _Scanned(tuple(typed))
+    return _Scanned(tuple(typed), episode=roles.episode)
 
 
 def _any_query(path: Path, reader: Callable[[Path, Roles], _Part], rows: int = 0) -> pl.LazyFrame:
@@ -349,18 +353,6 @@ def find_files(source: str | os.PathLike[str] | Sequence[str]) -> list[Path]:
     return [path for pattern in several for path in _find(pattern)]
 
 
-def _in_memory(source: Any, roles: Roles) -> _InMemory:
-    try:
-        return _InMemory(nw.from_native(source, eager_only=True))
-    except nw.exceptions.DuplicateError:  # even if we need none of the copies
-        is_arrow = hasattr(source, "column_names")
-        names = list(source.column_names if is_arrow else source.columns)
-        refuse_duplicates(roles, names, f"the {type(source).__name__}")
-        single = [i for i, name in enumerate(names) if names.count(name) == 1]
-        chosen = source.select(single) if is_arrow else source.iloc[:, single]
-        return _InMemory(nw.from_native(chosen, eager_only=True))
-
-
 def open_source(source: object, roles: Roles) -> Source:
     """Open a path, several paths, a glob, a directory, the standard input, or a frame."""
     if isinstance(source, str) and source == STDIN:
@@ -372,7 +364,7 @@ def open_source(source: object, roles: Roles) -> Source:
     if isinstance(source, pl.LazyFrame):
         return _Scanned((_Part("the LazyFrame", source),))
     try:
-        return _in_memory(source, roles)
+        return _InMemory(as_eager(source, roles))
     except TypeError:
         raise TypeError(
             "read_table takes a path, a list of paths or a glob of Parquet or CSV files, a polars DataFrame "

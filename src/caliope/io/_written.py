@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import polars as pl
 
 _SIGNS = "€$£¥%"
-_SIGNED = re.compile(rf"^([+-]?)\s*([{_SIGNS}]?)\s*([+-]?)(\d.*?)\s*([{_SIGNS}]?)$")
-NUMERIC = rf"^\s*[+-]?\s*[{_SIGNS}]?\s*[+-]?\d[\d.,'\u2019\s]*[{_SIGNS}]?\s*$"  # a cell that may be a number
+_SIGNED = re.compile(rf"^([+\u2212-]?)\s*([{_SIGNS}]?)\s*([+\u2212-]?)(\d.*?)\s*([{_SIGNS}]?)$")
+# A cell that may be a number.
+NUMERIC = rf"^\s*[+\u2212-]?\s*[{_SIGNS}]?\s*[+\u2212-]?\d[\d.,'\u2019\s]*[{_SIGNS}]?\s*$"
 _SPACES = "'\u2019 \u00a0\u202f"  # marks for thousands that can be nothing else
 _FORMS = {  # marks for thousands, and the decimal mark
     (",", "."): re.compile(r"^(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?$"),
@@ -42,7 +43,9 @@ class NumberForm:
 
     def number(self, text: pl.Expr) -> pl.Expr:
         """The number of each cell; null for an empty one."""
-        bare = text.str.replace_all(rf"[\s{re.escape(self.sign)}{re.escape(self.thousands)}]", "")
+        bare = text.str.replace("\u2212", "-", literal=True).str.replace_all(
+            rf"[\s{re.escape(self.sign)}{re.escape(self.thousands)}]", ""
+        )
         return bare.str.replace(self.decimal, ".", literal=True).cast(pl.Float64, strict=False)
 
     @property
@@ -76,7 +79,8 @@ def number_form(cells: Sequence[str]) -> NumberForm | None:
         used = {(thousands, ".") for thousands, _ in used}
     used = _without_groups(used, bare)
     sign = signs.pop()
-    if len(used) != 1 or (used == {("", ".")} and not sign):
+    plain = used == {("", ".")} and not sign and not any("\u2212" in cell for cell in cells)
+    if len(used) != 1 or plain:
         return None
     thousands, decimal = used.pop()
     return NumberForm(thousands, decimal, sign, max(cells, key=len).strip())
