@@ -255,7 +255,7 @@ class _Need(NamedTuple):
     remedy: str
 
 
-_NULLS = "In pandas, .astype(float) or .astype(str) makes numbers or words of objects, .dt.total_seconds() of durations."
+_NULLS = "In pandas, .astype(float) or .astype(str) makes numbers or words of it, .dt.total_seconds() of a duration."
 _NEEDS = (
     _Need("states", _is_state, "states must be numbers, categories or booleans", _NULLS),
     _Need(

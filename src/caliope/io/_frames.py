@@ -53,5 +53,5 @@ def name_shared(frames: Sequence[pl.DataFrame], episode: str | None) -> str:
         return ""
     return (
         f"{several.height} of {ids.n_unique()} ids in {episode!r} have rows in several files (first: "
-        f"{several[episode].sort()[0]}), and each is one trajectory; if not, as with ids of two sites, make them different"
+        f"{several[episode].sort()[0]}), and each is one trajectory; if not, as with two sites, make them different"
     )
