@@ -85,13 +85,10 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
     whole = Whole(basis, Names(data.ids, data.place)) if extend is None else extend(prepared, basis, begin)
     asked, capped = basis.asked, whole.basis.capped
     support = _find_support(prepared, basis)
+    answers = Answers(asked.learnt_on, inputs.ended, inputs.recorded_before)
+    answers = answers if extend is None else answers.about(len(capped))
     with begin("estimating"):
-        rows = estimate_all(whole.basis, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
-        rows, by_folds = _widen_for_folds(rows, prepared, basis)
-        rows = include_changes(rows, whole.basis.marginalised)
-        rows = include_unseen(rows, asked.worst, capped.returns)
-    for e in (whole.basis.evidence, whole.basis.normalised):
-        e.forget()  # of a long log, derived columns are most of the memory
+        table, by_folds = _estimate(prepared, basis, whole)
     with begin("other choices"):
         others = try_others(prepared, basis)
     with begin("sensitivity of the result"):
@@ -109,13 +106,10 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
             breakdown=confounding,
             ids=whole.names.ids,
         )
-    table = Table(rows, "What the new policy is worth")
-    answers = Answers(asked.learnt_on, inputs.ended, inputs.recorded_before)
-    answers = answers if extend is None else answers.about(len(capped))
     with begin("how far the log carries"):
         reach = _trace(prepared, whole, support, table[GAIN], answers)
-    looked_at = len(prepared.looked_at) / len(capped)
     about = (*_about_log(prepared, whole), *support.findings())
+    looked_at = len(prepared.looked_at) / len(capped)
     agreeing = check_estimates(table, comparable_values(others, prepared), looked_at)
     asked_for = (*_check_question(asked, data), *by_folds, *answers.findings)
     findings = (
@@ -126,21 +120,20 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
         *check_fragility(table[GAIN], to_flip=influence.to_flip, factor=confounding.factor),
         *asked_for,
     )
-    subgroups = _subgroups(prepared, basis, table[GAIN], (*about, *agreeing, *asked_for), answers)
     settings = _settings(prepared, asked, basis.how, answers)
     found = Audit(
-        table=replace(table, rows=tuple(_attach(row, findings, answers, data, whole.names) for row in rows)),
+        table=replace(table, rows=tuple(_attach(row, findings, answers, data, whole.names) for row in table)),
         comparison=prepared.comparison,
         placebo=prepared.placebo,
         others=others,
         influence=influence,
         breakdown=confounding,
         benchmark=strength,
-        reach=reach,
-        subgroups=subgroups,
-        support=support,
         contents=contents,
         summary=summary,
+        reach=reach,
+        subgroups=_subgroups(prepared, basis, table[GAIN], (*about, *agreeing, *asked_for), answers),
+        support=support,
         evidence=capped,
         data=data,
         target_probs=basis.target_probs,
@@ -149,6 +142,20 @@ def audit_with_basis(prepared: PreparedAudit, asked: Question, begin: Stages) ->
         stages=(*prepared.stages, *begin.done),
     )
     return in_given_order(found, inputs.given), whole.basis
+
+
+def _estimate(
+    prepared: PreparedAudit, basis: Basis, whole: Whole
+) -> tuple[Table[Estimate], tuple[Finding, ...]]:
+    """The table of estimates, whose intervals include what is known to be missing, and what was found on the way."""
+    asked, inputs = basis.asked, prepared.inputs
+    rows = estimate_all(whole.basis, n_draws=asked.n_draws, level=inputs.level, rng=inputs.seed)
+    rows, by_folds = _widen_for_folds(rows, prepared, basis)
+    rows = include_changes(rows, whole.basis.marginalised)
+    rows = include_unseen(rows, asked.worst, whole.basis.capped.returns)
+    for e in (whole.basis.evidence, whole.basis.normalised):
+        e.forget()  # of a long log, derived columns are most of the memory
+    return Table(rows, "What the new policy is worth"), by_folds
 
 
 @dataclass(frozen=True, eq=False)

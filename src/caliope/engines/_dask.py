@@ -70,7 +70,7 @@ class Dask:
                         del left[number]
                         yield number, result
                 return
-            except (_NoWorkerError, *_lost()) as error:
+            except _lost() as error:
                 if attempt == ATTEMPTS - 1:
                     raise _give_up(next(iter(left.values())), error) from error
 
@@ -157,10 +157,10 @@ def _give_up(item: Item, error: BaseException) -> PartitionError:
 
 
 def _lost() -> tuple[type[BaseException], ...]:
-    """What is raised where the scheduler is gone."""
+    """What is raised where the scheduler or all workers are gone."""
     try:
         from distributed.client import FutureCancelledError
         from distributed.comm import CommClosedError
     except ModuleNotFoundError:
         return ()
-    return CommClosedError, FutureCancelledError, TimeoutError
+    return _NoWorkerError, CommClosedError, FutureCancelledError, TimeoutError
