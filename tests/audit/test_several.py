@@ -1,5 +1,6 @@
 """Several policies on one log: joint intervals, paired differences, and the best corrected for having been picked."""
 
+import html
 import json
 from dataclasses import replace
 
@@ -312,8 +313,13 @@ def test_it_prints_and_becomes_frames(found):
     assert "Findings about aggressive:" in text
     assert "Differences between policies:" in text
     assert repr(found) == "PolicyComparison(earlier, fewer, aggressive; best='earlier', verdict='trust')"
-    assert "<table" in found._repr_html_()
-    assert len(found._repr_html_()) < 30_000
+    shown = found._repr_html_()
+    assert "<table" in shown
+    assert len(shown) < 30_000
+    pytest.importorskip("matplotlib")
+    assert shown.count("<svg") == 1
+    assert "earlier: trust, on a condition that no log can show" in shown
+    assert html.unescape(shown).count(found.sentences()[0]) == 1  # with its condition
     assert found.to_frame()["policy"].to_list() == list(TARGETS)
     assert np.isnan(found.to_frame()["low"].to_list()[2])
     assert found.to_markdown().startswith("| policy |")

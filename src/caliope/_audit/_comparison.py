@@ -331,13 +331,15 @@ class PolicyComparison(Reported):
 
     @inert
     def _repr_html_(self) -> str:
-        lines = (*self.sentences(), self._level_text(), *self.restrictions())
-        said = "".join(f"<p>{escape(line)}</p>" for line in lines)
         rows = tuple(replace(row, difference=_without_notes(row.difference)) for row in self.table)
         pairs = Table(tuple(map(_without_notes, self.pairs)), self.pairs.title)
-        return (
-            said + Table(rows, self.table.title)._repr_html_() + (pairs._repr_html_() if len(pairs) else "")
-        )
+        tables = Table(rows, self.table.title)._repr_html_() + (pairs._repr_html_() if len(pairs) else "")
+        try:
+            snippet: str = import_module("caliope.report").comparison_snippet(self, tables)
+        except ModuleNotFoundError:  # without the extra report
+            lines = (*self.sentences(), self._level_text(), *self.restrictions())
+            snippet = "".join(f"<p>{escape(line)}</p>" for line in lines) + tables
+        return snippet
 
     def plot(self, *, pairs: bool = False) -> Any:
         """Draw the differences as a forest plot; ``.savefig("figure.pdf")`` writes it (extra report).

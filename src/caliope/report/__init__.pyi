@@ -12,5 +12,6 @@ from ._page import (
     write_report as write_report,
 )
 from ._snippet import (
+    comparison_snippet as comparison_snippet,
     snippet_html as snippet_html,
 )

@@ -270,6 +270,9 @@ def name_rows(axis: Any, names: Sequence[str]) -> None:
     for i, name in enumerate(label_texts(names)):
         place = {"transform": axis.get_yaxis_transform(), "va": "center", "fontsize": 8}
         axis.text(0, i - 0.32, name, **place).set_gid(f"over-{i}")
+    axis.locator_params(
+        axis="x", nbins=7
+    )  # more would touch each other where they have a sign and two digits
     axis.set_ylim(len(names) - 0.5, -0.65)
     axis.set_yticks([])
     axis.spines["left"].set_visible(False)

@@ -110,6 +110,11 @@ def _page_of(found: PolicyComparison) -> Page:
     return Page(title, about, made, (*sections, codes) if codes.blocks else sections)
 
 
+def title_of(found: PolicyComparison) -> str:
+    """The verdict in a line."""
+    return _TITLES[found.verdict].format(best="" if found.best is None else found.best.name)
+
+
 def _verdict_section(found: PolicyComparison) -> Section:
     """The question, whether to believe the best policy, the answer in words, one picture and three numbers."""
     verdict, text = found.sentences()[0], " ".join(found.sentences()[1:])
@@ -117,7 +122,7 @@ def _verdict_section(found: PolicyComparison) -> Section:
     said = as_sentence(verdict.removeprefix("Verdict: "))
     banner = Banner(
         found.verdict,
-        _TITLES[found.verdict].format(best=best),
+        title_of(found),
         TITLES["caution"][1] if found.verdict == "caution" else said,
     )
     told = (Bullets(tuple(found.restrictions())),) if found.restricted else ()
@@ -125,7 +130,7 @@ def _verdict_section(found: PolicyComparison) -> Section:
         Text(f"The question: {_question(found)}"),
         banner,
         *([Text(text)] if best else []),
-        _forest(found),
+        forest_picture(found),
         *([_facts(found)] if best else []),
         *told,
     )
@@ -167,7 +172,8 @@ def _facts(found: PolicyComparison) -> Facts:
     return Facts(tuple(facts))
 
 
-def _forest(found: PolicyComparison) -> Any:
+def forest_picture(found: PolicyComparison) -> Any:
+    """The difference of each policy from practice."""
     rows = [row for row in found.differences if row.value == row.value]
     figure, axis = row_panel(len(rows))
     plots.forest(rows, axis, numbers=False)
