@@ -264,3 +264,15 @@ def test_only_parquet_is_read_in_partitions(tmp_path):
     make_log().write_csv(tmp_path / "log.csv")
     with pytest.raises(ValueError, match=r"read from Parquet files, got .*log\.csv"):
         open_partitions(tmp_path / "log.csv", **COLUMNS)
+
+
+def test_large_ids_with_a_sign_in_one_file_and_without_in_another_stay_apart(tmp_path):
+    """Also with a release of Polars that makes decimal numbers of both: 2^53 and 2^53 + 1 are then one."""
+    log = make_log(n=2, seed=0)
+    ids = log["id"].replace_strict(
+        {name: 2**53 + i for i, name in enumerate(log["id"].unique(maintain_order=True))}
+    )
+    log = log.with_columns(ids.cast(pl.Int64).alias("id"))
+    first, second = log.partition_by("id", maintain_order=True)
+    paths = write(tmp_path, [first, second.with_columns(pl.col("id").cast(pl.UInt64))])
+    assert read_table(paths, **COLUMNS).ids.tolist() == [str(2**53), str(2**53 + 1)]

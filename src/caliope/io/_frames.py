@@ -41,6 +41,22 @@ def _without_objects(frame: Any, roles: Roles) -> Any:
     return changed
 
 
+def join(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """One below the other, each column with the type that holds the values of all frames.
+
+    Whole numbers with a sign and those of 64 bits without one have 128 bits together. Older versions of Polars made
+    decimal numbers of them, which tell large ids no longer apart.
+    """
+    types = {name: [frame.schema[name] for frame in frames] for name in frames[0].columns}
+    mixed = [
+        name
+        for name, each in types.items()
+        if pl.UInt64 in each and any(x.is_signed_integer() for x in each)
+    ]
+    wide = [frame.cast(dict.fromkeys(mixed, pl.Int128)) for frame in frames] if mixed else frames
+    return pl.concat(wide, how="vertical_relaxed")
+
+
 def name_shared(frames: Sequence[pl.DataFrame], episode: str | None) -> str:
     """How many episodes have rows in several files, in words: ids of two sites may be alike; empty if none has."""
     if episode is None or len(frames) < 2:

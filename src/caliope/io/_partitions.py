@@ -12,6 +12,7 @@ import polars as pl
 
 from caliope._trajectories import Trajectories
 from caliope.io._columns import Roles, as_names, check_present, check_roles, check_types
+from caliope.io._frames import join
 from caliope.io._intact import stamp, try_reading
 from caliope.io._source import find_files, open_source
 from caliope.io._table import read_table
@@ -230,7 +231,7 @@ def _common_types(paths: Sequence[Path], roles: Roles) -> dict[str, Any]:
     ]
     orders = {name: _order_of(x.schema[name] for x in empty) for name in names}
     empty = [x.cast({name: order for name, order in orders.items() if order is not None}) for x in empty]
-    types = dict(pl.concat(empty, how="vertical_relaxed").schema)
+    types = dict(join(empty).schema)
     # As read_table names them: NumPy has neither numbers of 128 bits nor decimal ones.
     for name in (roles.episode, roles.cluster):
         if name is not None and types[name] in (pl.Int128, pl.UInt128):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from caliope._ragged import Float
 from caliope.io._columns import WIDE, Roles, Types, types_elsewhere
 from caliope.io._csv import interpret, open_csv, scan_all
-from caliope.io._frames import as_eager, name_shared
+from caliope.io._frames import as_eager, join, name_shared
 from caliope.io._intact import try_reading, watch
 from caliope.io._stdin import STDIN, spool
 
@@ -180,7 +180,7 @@ class _Scanned:
             part.survives([*keys, *columns])
         frames, fingerprints = zip(*(part.keys(keys) for part in self.parts), strict=True)
         with _reading(", ".join(part.label for part in self.parts)):
-            together = pl.concat(frames, how="vertical_relaxed")
+            together = join(frames)
         self.said.extend(filter(None, [name_shared(frames, self.episode)]))
         meant = self.interpret(together)
         kept = [expression for name, expression in meant.items() if name in columns]
