@@ -49,9 +49,7 @@ def join(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """
     types = {name: [frame.schema[name] for frame in frames] for name in frames[0].columns}
     mixed = [
-        name
-        for name, each in types.items()
-        if pl.UInt64 in each and any(x.is_signed_integer() for x in each)
+        name for name, each in types.items() if pl.UInt64 in each and any(x.is_signed_integer() for x in each)
     ]
     wide = [frame.cast(dict.fromkeys(mixed, pl.Int128)) for frame in frames] if mixed else frames
     return pl.concat(wide, how="vertical_relaxed")
