@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import caliope as cal
-from caliope.checks._entries import check_repeats, check_stand_ins
+from caliope.checks._entries import check_repeats, check_running_total, check_stand_ins
 from caliope.checks._log import check_log
 
 
@@ -40,6 +40,40 @@ def test_what_is_no_repeated_outcome_is_not_called_one():
     mixed = log(np.concatenate([np.repeat(outcome, 3), np.ones(20)]), [3] * 30 + [1] * 20)
     assert check_repeats(mixed).facts == {"n": 30}
     assert check_repeats(log(np.repeat(outcome, 2), [2] * 30)).facts == {"n": 30}  # two decisions are several
+
+
+@pytest.mark.parametrize(
+    ("n", "flat", "said"), [(30, 0, True), (20, 0, True), (19, 0, False), (30, 14, True), (30, 15, False)]
+)
+def test_a_running_total_is_said(n, flat, said):
+    earned = np.random.default_rng(0).exponential(size=(n, 4))
+    earned[:flat, :-1] = 0.0  # all at the end
+    found = check_running_total(log(earned.cumsum(axis=1).ravel(), [4] * n))
+    assert (found is not None) == said
+    if found:
+        assert (found.code, found.level, found.facts) == (
+            "L112",
+            "caution",
+            {"n": n, "rising": (n - flat) / n},
+        )
+    assert check_running_total(log(earned.ravel(), [4] * n)) is None
+
+
+def test_what_is_no_running_total_is_not_called_one():
+    total = np.arange(1.0, 4).repeat(30).reshape(3, 30).T  # 1, 2, 3 in each
+    assert check_running_total(log(total.ravel(), [3] * 30)) is not None
+    once = total.copy()
+    once[7] = [1, 2, 1]
+    assert check_running_total(log(once.ravel(), [3] * 30)) is None
+    last = np.zeros((30, 3))
+    last[:, 2] = 1
+    assert check_running_total(log(last.ravel(), [3] * 30)) is None  # the outcome at the end alone
+    assert check_running_total(log(total[:, :2].ravel(), [2] * 30)) is None  # too short to tell
+    falling = np.concatenate([total, [[5.0, 6, 7]]])
+    falling[:, 0] = (
+        np.arange(31)[::-1] - 40
+    )  # the first of a trajectory may be below the last of the one before
+    assert check_running_total(log(falling.ravel(), [3] * 31)).facts["n"] == 31
 
 
 @pytest.mark.parametrize(

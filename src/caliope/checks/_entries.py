@@ -1,4 +1,4 @@
-"""Entries of a log that look like something else: an outcome in every row, a number that stands for a gap."""
+"""Entries of a log that look like something else: an outcome in every row, a running total, a number for a gap."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import numpy as np
 
 from caliope._ragged import Float
 from caliope._trajectories import Trajectories
-from caliope.checks import L110, L111, Finding
+from caliope.checks import L110, L111, L112, Finding
 
 _ENOUGH = 10  # trajectories of several decisions, below which nothing is concluded from what they repeat
+_MANY = 20  # trajectories of three decisions or more, below which nothing is concluded from rewards that only rise
+_MOST = 0.5  # of these trajectories
 _STEPS = 200_000  # looked at for numbers that stand for a gap
 # What is written for "no value" where a table has no empty cells: below all other values, or above them.
 _LOWEST = tuple(-float(10**k - 1) for k in range(1, 7))
@@ -28,6 +30,18 @@ def check_repeats(data: Trajectories) -> Finding | None:
     if (several & ~constant).any() or rewarded.sum() < _ENOUGH or np.ptp(low[several]) == 0:
         return None
     return L110.finding("caution", n=int(several.sum()))
+
+
+def check_running_total(data: Trajectories) -> Finding | None:
+    """L112: rewards never fall within a trajectory, and rise several times in most."""
+    change = np.diff(data.rewards)
+    change[data.offsets[1:-1] - 1] = 0.0  # from one trajectory to the next
+    several = data.lengths > 2
+    if several.sum() < _MANY or (change < 0).any():
+        return None
+    rises = np.add.reduceat(np.append(change > 0, False).astype(np.int64), data.offsets[:-1])[several]
+    rising = float((rises > 1).mean())
+    return L112.finding("caution", n=int(several.sum()), rising=rising) if rising > _MOST else None
 
 
 def check_stand_ins(data: Trajectories) -> tuple[Finding, ...]:

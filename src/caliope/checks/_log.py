@@ -9,7 +9,7 @@ from caliope._ragged import Float, Int, Ragged, at_actions
 from caliope._trajectories import Trajectories
 from caliope.checks import B104, B105, B106, L102, L103, L104, L105, L106, L107, Check, Finding, Level
 from caliope.checks._copies import check_copies
-from caliope.checks._entries import check_repeats, check_stand_ins
+from caliope.checks._entries import check_repeats, check_running_total, check_stand_ins
 from caliope.checks._past import check_past
 
 # Looked at for leaks, of whole trajectories.
@@ -32,6 +32,7 @@ def check_log(data: Trajectories) -> tuple[Finding, ...]:
         _check_outcome_leak,
         _check_outcomes,
         check_repeats,
+        check_running_total,
         _check_actions,
         _check_size,
     )
