@@ -185,8 +185,8 @@ def take_inventory(partitions: Partitions, seen: Sequence[Seen]) -> Inventory:
     lengths = np.bincount(which, weights=np.concatenate([each.lengths for each in seen])).astype(np.int64)
     parts = []
     begun = np.searchsorted(home, np.arange(len(seen) + 1))
-    for k, stretch in enumerate(partitions.stretches):
-        inside, outside = again[at[again] == k], again[home[which[again]] == k]
+    pairs = zip(_by_group(again, at, len(seen)), _by_group(again, home[which], len(seen)), strict=True)
+    for k, (stretch, (inside, outside)) in enumerate(zip(partitions.stretches, pairs, strict=True)):
         others = tuple(
             (partitions.stretches[j], ids[outside[at[outside] == j]]) for j in np.unique(at[outside])
         )
@@ -197,6 +197,12 @@ def take_inventory(partitions: Partitions, seen: Sequence[Seen]) -> Inventory:
     contents = together([each.contents for each in seen])
     cluster = np.concatenate(labels)[first] if labels else None
     return Inventory(ids[first], lengths, order, tuple(parts), contents, cluster)
+
+
+def _by_group(rows: Int, group: Int, n: int) -> list[Int]:
+    """Some rows by their group, from 0 to n - 1; sorted once, since there may be as many groups as rows."""
+    order = rows[np.argsort(group[rows], kind="stable")]
+    return np.split(order, np.searchsorted(group[order], np.arange(1, n)))
 
 
 def _number_alike(keys: NDArray[np.uint64]) -> tuple[Int, Int, Int]:
