@@ -80,9 +80,10 @@ def test_numbers_in_quotation_marks_are_times(path):
     assert data.states[:, 0].tolist() == [2.5, 1]
 
 
-def test_ids_that_differ_in_their_zeros_are_different_patients(path):
-    data = read_table(write(path, ["01", "1", "001"]), **ROLES)
-    assert data.ids.tolist() == ["01", "1", "001"]
+def test_ids_keep_their_zeros_and_are_refused_where_they_differ_in_them_alone(path):
+    assert read_table(write(path, ["01", "2", "003"]), **ROLES).ids.tolist() == ["01", "2", "003"]
+    with pytest.raises(ValueError, match="differ in leading zeros alone"):
+        read_table(write(path, ["01", "1", "001"]), **ROLES)
 
 
 @pytest.mark.parametrize("ids", [["7", "12"], ["0", "-5"], ["9223372036854775807", "1"]])
@@ -97,8 +98,11 @@ def test_one_id_that_is_no_plain_number_makes_all_of_them_text(path, odd):
 
 
 def test_ids_in_several_files_are_judged_together(tmp_path):
+    files = [write(tmp_path / "a.csv", ["1"]), write(tmp_path / "b.csv", ["02"])]
+    assert read_table(files, **ROLES).ids.tolist() == ["1", "02"]
     files = [write(tmp_path / "a.csv", ["1"]), write(tmp_path / "b.csv", ["01"])]
-    assert read_table(files, **ROLES).ids.tolist() == ["1", "01"]
+    with pytest.raises(ValueError, match="differ in leading zeros alone"):
+        read_table(files, **ROLES)
 
 
 def test_an_empty_id_is_refused(path):
