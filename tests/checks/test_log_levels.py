@@ -78,8 +78,10 @@ def unbalanced(n, share):
         (10_000, 0.519, "caution"),  # 3.8
         (10_000, 0.481, "caution"),
         (100_000, 0.5098, None),  # clear, and too small
+        (100_000, 0.51, "caution"),  # 1,000 decisions of 100,000: exactly 0.01
         (100_000, 0.5102, "caution"),
         (100_000, 0.5498, "caution"),
+        (100_000, 0.55, "caution"),
         (100_000, 0.5502, "issue"),
     ],
 )
@@ -129,6 +131,14 @@ def test_functions_of_the_state_are_standardised_and_named_in_order():
     # Time 0, 1, 0, 1 and dose 1, 3, 1, 3 both become -1, 1, -1, 1; the square of that is constant, and the unit too.
     moved = [-1.0, 1, -1, 1]
     assert columns.T.tolist() == [[1.0] * 4, moved, moved, [0.0] * 4, [0.0] * 4, [0.0] * 4]
+
+
+def test_rewards_that_cancel_are_rewards():
+    """One decision gained 1 and the next lost it, in every trajectory: returns of 0, and yet something was logged."""
+    rewards, actions = np.resize([1.0, -1.0], 80), np.resize([0, 1, 1, 0], 80)
+    data = cal.Trajectories(np.zeros((80, 1)), actions, rewards, 2 * np.arange(41))
+    assert of_log(data, "L107") is None
+    assert level(of_log(data.replace(rewards=np.zeros(80)), "L107")) == "issue"
 
 
 # -- copies --
