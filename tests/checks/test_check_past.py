@@ -238,3 +238,21 @@ def test_a_calendar_finds_what_the_order_of_the_file_hides():
     dated = data.replace(calendar=np.arange(600) / 2)[shuffled]
     assert "late in the calendar" in findings(dated)["B108"].message
     assert "B108" not in findings(dated.replace(calendar=None))
+
+
+def test_features_beyond_those_that_are_paired_do_not_shift_the_names():
+    """At most 100 pairs: of 6 features beside 20 actions the first 5, so that every function keeps its own name."""
+    rng = np.random.default_rng(0)
+    data = cal.Trajectories(
+        rng.normal(size=(60, 6)), rng.integers(20, size=60), np.zeros(60), 3 * np.arange(21), n_actions=20
+    )
+    functions, where = past_functions(data)
+    assert functions.shape[1] == len(where)
+    assert [
+        sum(text.startswith("where x") for text in where),
+        "where x5 is high after action 0" in where,
+    ] == [100, False]
+    assert sum("was high, with action" in text for text in where) == 100
+    second = data.layout.first + 1
+    first_state = functions[second, where.index("where the first x5 was high")]
+    assert np.corrcoef(first_state, data.states[data.layout.first, 5])[0, 1] == pytest.approx(1.0)

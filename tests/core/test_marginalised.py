@@ -396,7 +396,7 @@ def shifted(e, by):
 
 
 @pytest.mark.parametrize(
-    ("errors", "level"), [(2.9, "note"), (3.1, "caution"), (-3.9, "caution"), (4.1, "issue")]
+    ("errors", "level"), [(0.0, "note"), (2.9, "note"), (3.1, "caution"), (-3.9, "caution"), (4.1, "issue")]
 )
 def test_the_level_follows_the_standard_errors_between_the_two(errors, level):
     data, e = logged(300)
@@ -411,6 +411,7 @@ def test_the_level_follows_the_standard_errors_between_the_two(errors, level):
     # A reward that is the same for all moves the estimate and none of the influences.
     moved = check_markov(shifted(plain, errors * se - d), found)
     assert moved.numbers["z"] == pytest.approx(errors, rel=1e-6)
+    assert moved.numbers["se"] == pytest.approx(se)
     assert moved.level == level
     assert ("does not carry" in moved.message) == (level != "note")
     assert "A cap removed" not in moved.message
