@@ -256,3 +256,12 @@ def test_features_beyond_those_that_are_paired_do_not_shift_the_names():
     second = data.layout.first + 1
     first_state = functions[second, where.index("where the first x5 was high")]
     assert np.corrcoef(first_state, data.states[data.layout.first, 5])[0, 1] == pytest.approx(1.0)
+
+
+def test_units_of_a_feature_do_not_matter():
+    """What is tested is what the present does not tell, in milligrams as in kilograms."""
+    data = simulate(200, 0)
+    proba = np.full((data.n_steps, data.n_actions), 1 / data.n_actions)
+    one, other = (check_past(data.replace(states=scale * data.states + 1), proba) for scale in (1.0, 1e5))
+    assert one.past.z == pytest.approx(other.past.z, rel=1e-6)
+    assert one.order.z == pytest.approx(other.order.z, rel=1e-6)

@@ -146,8 +146,9 @@ def find_cycle(data: Trajectories, proba: Float) -> tuple[int, float, float, int
         return None
     power = np.abs(np.fft.rfft(sums[:, seen], axis=0)) ** 2 / total[seen]
     first = WAVES // 2 + 1
-    k, a = np.unravel_index(np.argmax(power[first:]), power[first:].shape)
-    return int(seen[a]), n / (first + int(k)), float(power[first + k, a]), power[first:].size
+    power = power[first:]
+    k, a = divmod(int(power.argmax()), len(seen))
+    return int(seen[a]), n / (first + k), float(power[k, a]), power.size
 
 
 def _report(check: Check, found: Strongest | None, where: Sequence[str]) -> tuple[Finding, ...]:
