@@ -336,6 +336,17 @@ def test_the_influence_of_one_trajectory_has_its_level_by_its_share(largest, lev
     assert found.numbers["share"] == pytest.approx(largest)
 
 
+def test_the_influence_of_a_cluster_is_that_of_its_trajectories_together():
+    """Four trajectories of 1 / 8 make 1 / 2 together, and 1 / 4 of the squares; the others make 3 / 4."""
+    u = np.concatenate([np.full(4, 0.125), np.resize([1, -1], 96) * np.sqrt(0.75 / 96)])
+    e = cal.Evidence(
+        np.ones(100), np.zeros(100), offsets=np.arange(101), cluster=[0] * 4 + list(range(1, 97))
+    )
+    (found,) = check_influence(u, e)
+    assert (found.level, found.facts) == ("caution", {"share": pytest.approx(0.25)})
+    assert found.message == "One cluster alone makes up 25.0% of the squared standard error."
+
+
 def test_no_influence_is_no_finding():
     e = cal.Evidence(np.ones(3), np.zeros(3), offsets=np.arange(4))
     assert check_influence(np.zeros(3), e) == ()

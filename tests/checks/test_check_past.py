@@ -7,7 +7,14 @@ from sklearn.linear_model import LogisticRegression
 import caliope as cal
 from caliope._past import Order, Past, in_file_order
 from caliope.checks import _past as past_tests
-from caliope.checks._past import Strongest, check_past, find_strongest, order_functions, past_functions
+from caliope.checks._past import (
+    Strongest,
+    check_past,
+    find_cycle,
+    find_strongest,
+    order_functions,
+    past_functions,
+)
 from caliope.domains import ward
 
 
@@ -265,3 +272,11 @@ def test_units_of_a_feature_do_not_matter():
     one, other = (check_past(data.replace(states=scale * data.states + 1), proba) for scale in (1.0, 1e5))
     assert one.past.z == pytest.approx(other.past.z, rel=1e-6)
     assert one.order.z == pytest.approx(other.order.z, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [99, 100])
+def test_cycles_are_looked_for_from_a_hundred_trajectories_on(n):
+    """Every second trajectory takes the other action: a period of 2, with a periodogram of n."""
+    data = cal.Trajectories(np.zeros((n, 1)), np.arange(n) % 2, np.zeros(n), np.arange(n + 1))
+    found = find_cycle(data, np.full((n, 2), 0.5))
+    assert (found is None) if n < 100 else (found[1:3] == pytest.approx((2.0, 100.0)))

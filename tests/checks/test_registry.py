@@ -20,6 +20,7 @@ from caliope.checks import (
     L101,
     Check,
     Finding,
+    _registry,
     every,
     explain,
     find,
@@ -334,3 +335,9 @@ def test_what_is_raised_fills_a_text_that_exists(check, call):
     texts = [check.texts[name] for name in ("", *variants) if name in check.texts]
     needed = {name for text in texts for name in fields_of(text)} - FREE
     assert needed <= given
+
+
+def test_a_check_is_shown_in_short_and_the_file_is_read_in_its_order():
+    assert repr(D101) == f"Check(code='D101', slug='effective-sample-small', title={D101.title!r})"
+    read = _registry.subjects.__wrapped__()  # without what is kept from the first time
+    assert [c.code for found in read.values() for c in found] == [c.code for c in every()]

@@ -115,3 +115,9 @@ def test_what_is_forgotten_is_computed_again():
     assert e.layout is layout
     np.testing.assert_array_equal(e.rho, whole[0])
     np.testing.assert_array_equal(e.returns, whole[1])
+
+
+def test_the_residual_of_a_step_that_was_cut_off_is_0():
+    """What follows it was not seen: neither the reward there nor the value says anything of the other."""
+    e = cal.Evidence([1, 3, 5], np.zeros(3), [0, 2, 3], q=[4, 4, 4], v=[4, 4, 4], terminated=[True, False])
+    assert e.residual.tolist() == [-3.0, -1.0, 0.0]

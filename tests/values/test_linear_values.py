@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 import caliope as cal
 from caliope.domains import ward
@@ -320,6 +320,44 @@ def test_a_partial_estimate_follows_the_log_and_then_the_values():
     e = cal.Evidence([1, 3, 0, 2], np.log([2, 0.5, 1, 1]), [0, 2, 4], 0.5, q=[1, 2, 1, 1], v=[1, 4, 3, 2])
     # g(0): t = 0: [2 (1 - 1) + 1 (0 - 1)] / 3 + (1 + 3) / 2, then half of (2 * 4 + 1 * 2) / 3.
     assert partial_estimates(e)[1] == pytest.approx(-1 / 3 + 2 + 0.5 * 10 / 3)
+
+
+def magic_by_hand(e, h=1e-6):
+    """The blend by finite differences, and a search over all mixtures by another method."""
+    g, base = partial_estimates(e), np.ones(len(e))
+    u = []
+    for i in range(len(e)):
+        step = h * (np.arange(len(e)) == i)
+        above, below = (partial_estimates(e.with_counts(base + s)) for s in (step, -step))
+        u.append((above - below) / (2 * h))
+    u = np.array(u)
+    arm = stats.norm.ppf(0.75) * np.sqrt((u[:, -1] ** 2).sum())
+    bias = np.array([np.sign(x) * max(abs(x) - arm, 0.0) for x in g - g[-1]])
+    matrix = u.T @ u + np.outer(bias, bias)
+    scale = np.trace(matrix)
+    found = optimize.minimize(
+        lambda x: x @ matrix @ x / scale, np.full(len(g), 1 / len(g)), method="SLSQP",
+        bounds=[(0, 1)] * len(g), constraints={"type": "eq", "fun": lambda x: x.sum() - 1}, options={"ftol": 1e-14},
+    )  # fmt: skip
+    return float(found.x @ g), bias
+
+
+@pytest.mark.parametrize(("off", "biased"), [(0.0, False), (1.0, True), (-1.0, True)])
+def test_magic_is_the_mixture_with_the_least_error(off, biased):
+    """Values that are off by 1 lie beyond the interval around wdr, and lose their weight in the mixture."""
+    rng = np.random.default_rng(4)
+    n = 60
+    log_ratio, q = rng.normal(0, 0.4, 2 * n), rng.normal(size=2 * n) + off
+    v, rewards = q + rng.normal(0, 0.2, 2 * n), q - off + rng.normal(0, 0.5, 2 * n)
+    e = cal.Evidence(rewards, log_ratio, 2 * np.arange(n + 1), 0.9, q=q, v=v)
+    expected, bias = magic_by_hand(e)
+    assert bias.any() == biased
+    assert magic(e) == pytest.approx(expected, abs=1e-5)
+
+
+def test_magic_without_a_weight_is_undefined():
+    e = cal.Evidence([1.0, 1.0], [-np.inf, -np.inf], [0, 1, 2], q=[0.5, 0.5], v=[0.5, 0.5])
+    assert np.isnan(magic(e))
 
 
 def test_magic_is_a_mixture_of_its_parts(win):

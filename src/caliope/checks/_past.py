@@ -174,8 +174,6 @@ def find_strongest(data: Trajectories, proba: Float, present: Float, functions: 
     left = np.maximum(size - (shared * solved).sum(axis=0), 0)
     new, noise = np.flatnonzero(left > _NEW * size), np.einsum("ij,ij->j", error, error)
     seen = np.flatnonzero(noise > 0)
-    if not len(new) or not len(seen):
-        return None
     products = error.T @ functions - (error.T @ present) @ solved
     rough = np.abs(products[np.ix_(seen, new)]) / np.sqrt(np.outer(noise[seen], left[new]))
     # Rows of one trajectory hang together: the strongest pairs are tested again by trajectory.

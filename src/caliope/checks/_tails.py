@@ -23,7 +23,7 @@ def check_tail(traits: Traits, e: Evidence) -> Finding | None:
     """D103: a tail so heavy, of the weights or of what they multiply, that averages hardly settle."""
     threshold = khat_threshold(len(e))
     weights = weigh_trajectories(traits, e)
-    if not traits.averages_returns or not weights.any():
+    if not traits.averages_returns:
         return None
     centred = weights * np.abs(e.returns - weights @ e.returns)
     shapes = {"weights": smooth_tail(weights).k, "returns": smooth_tail(centred[_uncommon(e.returns)]).k}
