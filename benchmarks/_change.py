@@ -45,7 +45,17 @@ def change(mutant: Mutant, functions: list[FunctionType]) -> None:
             function.__defaults__, function.__kwdefaults__ = other.__defaults__, other.__kwdefaults__
     for key, value in fresh.__dict__.items():
         old = before.__dict__.get(key)
+        if isinstance(value, type) and isinstance(old, type) and value.__module__ == name:
+            take_generated(value, old, path)
         if isinstance(value, int | float | tuple | dict | frozenset | set | str) and not key.startswith("__"):
             for module in list(sys.modules.values()):
                 if getattr(module, "__dict__", {}).get(key) is old:
                     setattr(module, key, value)
+
+
+def take_generated(fresh: type, old: type, path: str) -> None:
+    """Give a dataclass the methods that were written for it anew: the defaults and what is shown are in them."""
+    for method in ("__init__", "__repr__"):
+        code = getattr(fresh.__dict__.get(method), "__code__", None)
+        if code is not None and code.co_filename != path and method in old.__dict__:
+            setattr(old, method, fresh.__dict__[method])
