@@ -6,7 +6,11 @@ import gc
 import sys
 from types import CodeType, FunctionType, ModuleType
 
+import numpy as np
+
 from benchmarks._mutants import SOURCE, Mutant
+
+VALUES = int | float | tuple | dict | frozenset | set | str | np.ndarray
 
 
 def codes_in(code: CodeType) -> dict[tuple[str, int], CodeType]:
@@ -47,7 +51,9 @@ def change(mutant: Mutant, functions: list[FunctionType]) -> None:
         old = before.__dict__.get(key)
         if isinstance(value, type) and isinstance(old, type) and value.__module__ == name:
             take_generated(value, old, path)
-        if isinstance(value, int | float | tuple | dict | frozenset | set | str) and not key.startswith("__"):
+        if isinstance(
+            value, int | float | tuple | dict | frozenset | set | str | np.ndarray
+        ) and not key.startswith("__"):
             for module in list(sys.modules.values()):
                 if getattr(module, "__dict__", {}).get(key) is old:
                     setattr(module, key, value)

@@ -6,11 +6,12 @@ import pytest
 import caliope as cal
 from caliope._traits import traits_of
 from caliope.checks import _estimates
-from caliope.checks._audit import check_logged
+from caliope.checks._audit import check_beyond, check_logged
 from caliope.checks._bias import bias_factor, grade_capping
 from caliope.checks._clusters import check_clusters
 from caliope.checks._counting import MOVED
 from caliope.checks._estimates import examine
+from caliope.io._doses import Beyond
 
 
 def single(rewards, log_ratio=None, **more):
@@ -134,3 +135,16 @@ def test_a_cap_is_not_said_to_explain_weights_whose_mean_is_too_large():
     assert found.variants == ("plain",)
     light = cal.weights.clip_weights(single(np.arange(400) % 3.0, np.log(weights / 5)), at=0.8)
     assert _estimates._check_mean_weight(traits_of(cal.wis), light).variants == ("removed",)
+
+
+@pytest.mark.parametrize(
+    ("share", "level"),
+    [(0.009, "note"), (0.01, "caution"), (0.099, "caution"), (0.1, "issue"), (0.4, "issue")],
+)
+def test_recommended_doses_beyond_the_log_have_their_level_by_their_share(share, level):
+    (found,) = check_beyond([Beyond("dose", share, 0.0, 100.0, 7000.0)])
+    assert (found.code, found.level) == ("S103", level)
+    assert found.message.startswith(
+        f"{share:.1%} of the values recommended for dose lie beyond those in the log"
+    )
+    assert "run from 0 to 100. The furthest is 7000." in found.message
