@@ -293,6 +293,10 @@ class Ragged:
             return np.asarray(x.reshape(self.n, self.horizon) @ factor)
         return self.sum_steps(x * factor[self.time])
 
+    def count_with(self, such: Bool) -> int:
+        """How many trajectories have such a step."""
+        return int(np.logical_or.reduceat(such, self.first).sum())
+
     def before(self, x: NDArray[Any], fill: float) -> NDArray[Any]:
         """Entry of the step before, inside each trajectory; ``fill`` at the first step."""
         out = np.empty_like(x)

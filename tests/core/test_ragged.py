@@ -158,3 +158,9 @@ def test_read_only_leaves_the_callers_array_writeable():
     assert not view.flags.writeable
     x[0] = 1.0
     assert view[0] == 1.0
+
+
+def test_trajectories_with_a_step_are_counted_once():
+    layout = Ragged(np.array([0, 2, 5, 6]))
+    assert layout.count_with(np.array([True, True, False, False, False, True])) == 2
+    assert layout.count_with(np.zeros(6, dtype=bool)) == 0

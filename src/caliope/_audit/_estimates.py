@@ -44,7 +44,9 @@ def estimate_all(basis: Basis, *, n_draws: int, level: float, rng: int) -> tuple
 
     gain = difference(wdr)
     capped = table(basis.capped, wdr, wis)
+    basis.capped.forget()  # of a long log, derived columns of all four together are most of the memory
     raw = table(basis.evidence, monte_carlo, wdr, wis, step_wis, phwis, phwdr, dm)
+    basis.evidence.forget()
     markov = check_markov(basis.normalised, basis.marginalised)  # of the value, and so of its difference
     headline = [
         _with_plain_weights(row, estimator, basis, markov)

@@ -153,7 +153,7 @@ def use_regression(e: Evidence, regression: WeightRegression) -> Evidence:
         log_weight = np.log(np.minimum(mu, cap))
     touched = np.abs(capped.rho - normalised.rho) > 1e-12 * normalised.rho
     facts = compare_weights(normalised, log_weight)
-    facts["changed"] = len(np.unique(e.layout.owner[touched | (mu > cap)]))
+    facts["changed"] = e.layout.count_with(touched | (mu > cap))
     variants = ["regressed" if (time > 0).any() else "single"]
     if regression.n_fitted < n and (time > 0).any():
         variants.append("sampled")

@@ -189,7 +189,7 @@ def compare_weights(e: Evidence, log_rho: Float) -> dict[str, float]:
     last, old = log_rho[e.layout.last], e.log_rho[e.layout.last]
     finite = np.isfinite(e.log_rho)
     moved = np.abs(np.where(finite, log_rho, 0.0) - np.where(finite, e.log_rho, 0.0)) > 1e-12
-    changed = len(np.unique(e.layout.owner[moved]))
+    changed = e.layout.count_with(moved)
     top = old.max()
     kept = float(np.exp(last - top).sum() / np.exp(old - top).sum()) if top > -np.inf else float("nan")
     return {"changed": changed, "removed": 1 - kept, "total": kept - 1, "n": len(e)}
