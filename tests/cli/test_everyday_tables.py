@@ -11,7 +11,8 @@ import caliope as cal
 from caliope.cli import main
 from caliope.cli._by_name import in_order_of_actions, pairing
 from caliope.cli._columns import strata_of
-from caliope.cli._config import Study
+from caliope.cli._config import MODELS, Study
+from caliope.cli._policies import behaviour_models
 
 FAST = ["--models", "logistic", "--draws", "20", "--json"]
 N = 300
@@ -49,6 +50,25 @@ def test_columns_of_two_words_are_matched_by_both_whatever_their_order(order):
     data = read(["drug", "route"])
     assert in_order_of_actions([PAIRS[i] for i in order], data, "--target-columns") == PAIRS
     assert pairing(PAIRS, data) == {}
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (["p2", "p0", "p1"], ["p0", "p1", "p2"]),
+        (["p_1", "p_0", "p_2"], ["p_0", "p_1", "p_2"]),
+        (["q3", "q1", "q2"], ["q3", "q1", "q2"]),  # these are no codes
+        (["high", "low", "p0"], ["high", "low", "p0"]),
+    ],
+)
+def test_columns_of_codes_are_matched_by_their_numbers_or_said(columns, expected):
+    log = table(drug=np.resize([0, 1, 2], N))
+    data = cal.read_table(log, episode="id", action="drug", reward="y", states="x")
+    assert list(in_order_of_actions(columns, data, "--target-columns")) == expected
+    said = pairing(expected, data)
+    pairs = "; ".join(f"{name}: {code}" for code, name in enumerate(expected))
+    told = {} if expected[0].endswith("0") else {"probabilities, in the order of the actions": pairs}
+    assert said == told
 
 
 def test_columns_that_do_not_end_in_both_words_are_refused():
@@ -225,6 +245,22 @@ def test_probabilities_in_percent_are_no_states(tmp_path):
     table(p_no=p, p_yes=100 - p).write_csv(tmp_path / "log.csv")
     said = run("calibrate", tmp_path / "log.csv", *ROLES[:-2], "--models", "logistic").stderr
     assert "p_no, p_yes: looks like a policy's probabilities" in said
+
+
+def test_every_model_that_is_named_is_offered_and_others_are_refused_before_the_log_is_read(tmp_path):
+    data = read("drug")
+    study = Study(log="log.csv", models=MODELS)
+    assert list(behaviour_models(study, data)) == list(MODELS)
+    said = run("evaluate", tmp_path / "no.csv", *ROLES, "--recommended", "z", "--models", "oracle").stderr
+    assert said.endswith(f"no behaviour model is called 'oracle': there are {', '.join(MODELS)}.\n")
+
+
+def test_columns_that_nobody_named_are_told_with_their_options(tmp_path):
+    table().write_csv(tmp_path / "log.csv")
+    said = run("calibrate", tmp_path / "log.csv", "--episode", "id", "--states", "x").stderr
+    assert said.endswith("Name them with --action, --reward.\n")
+    said = run("calibrate", tmp_path / "log.csv", *ROLES[:2], "--action", "drugs", *ROLES[4:]).stderr
+    assert "Name them" not in said
 
 
 def test_a_recommendation_that_is_no_action_is_told_by_its_own_column(tmp_path):

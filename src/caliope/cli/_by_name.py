@@ -13,13 +13,13 @@ _LISTED = 30  # columns that are spelt out
 
 
 def in_order_of_actions(columns: Sequence[str], data: Trajectories, option: str) -> Sequence[str]:
-    """Columns in the order of the actions that their names end in; as given where actions have no words.
+    """Columns in the order of the actions that their names end in, words or codes; as given for levels of doses.
 
     A column belongs to the longest name that it ends in: ``p_very low`` to "very low" and not to "low".
     """
     words = _words(data)
     if words is None:
-        return columns  # codes and levels have an order that everybody knows
+        return _by_number(columns) if _coded(data) else columns  # levels have an order that everybody knows
     belongs: dict[int, list[str]] = {i: [] for i in range(len(words))}
     for column in columns:
         fitting = [i for i, parts in enumerate(words) if _ends_in(column, parts)]
@@ -34,6 +34,24 @@ def in_order_of_actions(columns: Sequence[str], data: Trajectories, option: str)
                 "is which."
             )
     return [belongs[i][0] for i in range(len(words))]
+
+
+def _coded(data: Trajectories) -> bool:
+    """Whether actions are whole numbers in the table."""
+    return all(not each.cuts and not _named(each) for each in data.encoder.actions)
+
+
+def _by_number(columns: Sequence[str]) -> Sequence[str]:
+    """Columns by the numbers that they end in, where these are all the codes; otherwise as given."""
+    numbers = _numbers(columns)
+    return columns if numbers is None else [columns[numbers.index(code)] for code in range(len(columns))]
+
+
+def _numbers(columns: Sequence[str]) -> list[int] | None:
+    """The numbers that columns end in, if these are all the codes."""
+    found = [re.search(r"\d+$", column) for column in columns]
+    numbers = [int(each[0]) for each in found if each]
+    return numbers if sorted(numbers) == list(range(len(columns))) else None
 
 
 def _words(data: Trajectories) -> list[tuple[str, ...]] | None:
@@ -56,9 +74,10 @@ def _ends_in(column: str, parts: tuple[str, ...]) -> bool:
 
 
 def pairing(columns: Sequence[str], data: Trajectories) -> dict[str, str]:
-    """What was taken for granted, in words: columns belong to levels of doses by their order alone."""
-    names = data.action_names
-    if not columns or names is None or _words(data) is not None:
+    """What was taken for granted, in words: columns belong to levels and codes by their order alone."""
+    names = data.action_names or [str(code) for code in range(data.n_actions)]
+    numbered = _coded(data) and _numbers(columns) is not None
+    if not columns or numbered or _words(data) is not None:
         return {}
     pairs = [f"{column}: {name}" for column, name in zip(columns, names, strict=False)]
     more = [f"and {len(pairs) - _LISTED} more"] if len(pairs) > _LISTED else []

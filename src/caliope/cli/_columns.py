@@ -13,10 +13,11 @@ import polars as pl
 
 from caliope._trajectories import Trajectories
 from caliope._validation import ActionCountError
+from caliope.behaviour._models import POOL
 from caliope.behaviour._saving import load_model
 from caliope.calibration._scores import MISSING, name_ranges
 from caliope.cli._by_name import in_order_of_actions
-from caliope.cli._config import Study, show_settings
+from caliope.cli._config import MODELS, Study, show_settings
 from caliope.cli._guess import Guess, Known, guess_states, sample_size
 from caliope.cli._kinds import ROW, list_names, parse_cuts, split_names
 from caliope.cli._targets import each_target
@@ -42,6 +43,7 @@ class ReadLog:
 
 def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
     """Read the table of a study with the columns that it names, and infer the others."""
+    refuse_models(study)
     named, guess, encoder = name_columns(study, quiet=quiet)
     try:
         data = read_table(files_of(named), **reading_options(named, encoder)).replace(unit=named.unit)
@@ -54,6 +56,8 @@ def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
             f"{option} names {_columns_per_action(named)} columns, one per action, but the log has more or "
             f"other actions: {error}"
         ) from None
+    except ValueError as error:
+        raise ValueError(f"{error}{_of_defaults(named, str(error))}") from None
     if named.ended == ALL:
         data = data.replace(terminated=np.ones(len(data), dtype=bool))
     _refuse_single(data)
@@ -64,6 +68,22 @@ def read_log(study: Study, *, quiet: bool = False) -> ReadLog:
 
 
 # -- which columns --
+
+
+def refuse_models(study: Study) -> None:
+    """Raise for a behaviour model that nobody offers, before the log is read."""
+    odd = [name for name in study.models if name not in (*MODELS, POOL)]
+    if odd:
+        raise ValueError(
+            f"no behaviour model is called {', '.join(map(repr, odd))}: there are {', '.join(MODELS)}."
+        )
+
+
+def _of_defaults(study: Study, said: str) -> str:
+    """Which options name the columns that are not there, where nobody named them."""
+    usual = {"episode": study.episode, "action": study.action, "reward": study.reward}
+    mine = [f"--{name}" for name, given in usual.items() if given == name and f" {name!r}" in said]
+    return f" Name them with {', '.join(mine)}." if said.startswith("not a column") and mine else ""
 
 
 def name_columns(study: Study, *, quiet: bool) -> tuple[Study, Guess | None, Any]:

@@ -40,6 +40,7 @@ from caliope.cli._kinds import (
 )
 from caliope.cli._targets import check_targets
 
+MODELS = ("frequencies", "logistic", "neighbours", "forest", "boosting", "network", "pool")
 MOST_ACTIONS = 10_000  # every decision has a probability of each
 
 
@@ -249,7 +250,7 @@ class Study:
     )
     draws: int = _setting(1000, whole(20, 1_000_000), OUTPUT, "Number of bootstrap draws.")
     models: tuple[str, ...] = _setting(
-        (), NAMES, FIT, "Behaviour models to compare, e.g. logistic,forest.", otherwise="those of the audit"
+        (), NAMES, FIT, f"Behaviour models to compare: {', '.join(MODELS)}.", otherwise="those of the audit"
     )
     fit_steps: int | None = _setting(
         None,

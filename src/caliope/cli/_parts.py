@@ -23,6 +23,7 @@ from caliope.cli._columns import (
     name_columns,
     reading_options,
     recorded_before_of,
+    refuse_models,
 )
 from caliope.cli._config import Study, show_settings
 from caliope.cli._console import Display
@@ -154,6 +155,7 @@ def _asked_as(opened: Opened) -> dict[str, Any]:
 
 
 def _models_of(study: Study) -> Any:
+    refuse_models(study)
     return partial(behaviour_models, study) if study.models else None
 
 

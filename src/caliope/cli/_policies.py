@@ -43,11 +43,6 @@ def behaviour_models(study: Study, data: Trajectories) -> Mapping[str, Any]:
         **usual,
         "pool": usual[POOL],
     }
-    odd = [name for name in study.models if name not in offered]
-    if odd:
-        raise ValueError(
-            f"no behaviour model is called {', '.join(map(repr, odd))}: there are {', '.join(offered)}."
-        )
     return {name: offered[name] for name in study.models}
 
 
