@@ -4,7 +4,7 @@ import pytest
 from scipy.special import ndtr
 
 from caliope._results import Estimate, Interval
-from caliope.checks import A102, B101, B104, D101, D102, D103, D104, D118, P103, W102, W108
+from caliope.checks import A102, B101, B104, B109, D101, D102, D103, D104, D118, D119, P103, W102, W108
 from caliope.checks._bias import include_capping
 from caliope.checks._counting import count_once
 
@@ -158,3 +158,26 @@ def test_what_it_does_not_include_stays():
         "D101": "issue", "B104": "issue", "P103": "issue", "D118": "note",
     }  # fmt: skip
     assert levels(WEIGHTS["D103"], influential(0.3, "caution")) == {"D103": "note", "D118": "caution"}
+
+
+PAST = B109.finding(
+    "caution", "passed", what="the past", seen="after action 0", before=-18.3, model="m", z=1.8
+)
+
+
+def off_balance(ratio=0.74, errors=4.1):
+    return D119.finding("note", "included", step=2, ratio=ratio, bias=0.1 * errors, se=0.1, errors=errors)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "errors", "level"),
+    [(0.79, 2.0, "issue"), (0.81, 2.0, "note"), (0.79, 1.99, "note"), (1.4, 4.0, "note")],
+)
+def test_weight_that_is_missing_after_some_of_the_past_is_an_issue(ratio, errors, level):
+    """S102 does not search the past: a policy that repeats what nobody ever repeats was a caution, far off."""
+    lacking = off_balance(ratio, errors)
+    assert levels(lacking) == {"D119": "note"}
+    assert levels(lacking, PAST) == {"D119": level, "B109": "caution"}
+    told = next(f for f in count_once([PAST, lacking]) if f.check == D119)
+    assert ("in some such situations the log does not show" in told.message) == (level == "issue")
+    assert told.numbers["ratio"] == ratio

@@ -1,7 +1,7 @@
 """Regions of the states in which something was never done: found on some trajectories, counted on the others.
 
 A region is a rectangle in one or two columns. All rectangles on a grid of quantiles are looked at. A smooth practice
-has empty rectangles by chance, so what was found on two thirds of the trajectories must be empty in the last third.
+has empty rectangles by chance, so what was found on five sixths of the trajectories must be empty in the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from scipy import special
 
 from caliope._ragged import Bool, Float, Int
 
-FOLDS = 3
+FOLDS = 6
 # Between these quantiles of a column lie the sides of rectangles; the tails are cut finer.
 _TAIL = np.array([0.01, 0.02, 0.03, 0.045])
 _CUTS = np.concatenate([_TAIL, np.arange(1, 12) / 12, 1 - _TAIL[::-1]])
@@ -23,7 +23,7 @@ _PAIRS = 200  # of columns, in the searches for all occurrences together
 _BOXES = 3  # in one search
 # What practice may do at least, to be called a choice: a part of what the policy asks for, and of what is expected.
 _RATIO, _MARGIN = 5.0, 2.5
-_FOUND = 2.5  # occurrences that a rectangle must lack at the least, where it is searched
+_FOUND = 2.0  # occurrences that a rectangle must lack at the least, where it is searched
 _LEVEL = 0.002  # of the test on other trajectories
 _BACK = 2.0  # occurrences that are expected between the edge of a rectangle and the nearest one seen
 _LEAKS = 0.2  # of the occurrences at the least, that may be seen in those: edges are never quite right
