@@ -8,7 +8,9 @@ import pytest
 
 from caliope._audit import BehaviourModels, _basis, _benchmark
 from caliope._audit._answers import _LISTED, _list
+from caliope._audit._compare import Names, name_facts
 from caliope._cache import Cache
+from caliope.checks import D104
 from caliope.domains import ward
 
 
@@ -44,3 +46,11 @@ def test_a_yardstick_that_has_not_converged_warns_of_nothing(monkeypatch):
 def test_behaviour_models_are_printed_with_what_was_found():
     found = SimpleNamespace(comparison="the table", findings=("one", "two"))
     assert BehaviourModels.__str__(found) == "the table\none\ntwo"
+
+
+@pytest.mark.parametrize(("place", "number"), [(None, 1), (np.array([7, 3]), 3)])
+def test_a_finding_names_the_place_of_a_trajectory_in_the_file(place, number):
+    data = ward.simulate(5, rng=0)
+    whole = Names(np.array(["ann", "bob"]), place)
+    found = name_facts(D104.finding("caution", share=0.3, trajectory=1), data, whole)
+    assert (found.facts["trajectory"], found.facts["trajectory_name"]) == (number, "bob")
