@@ -9,6 +9,7 @@ import pytest
 from caliope._audit import BehaviourModels, _basis, _benchmark
 from caliope._audit._answers import _LISTED, _list
 from caliope._audit._compare import Names, name_facts
+from caliope._audit._comparison import PolicyComparison
 from caliope._cache import Cache
 from caliope.checks import D104
 from caliope.domains import ward
@@ -54,3 +55,36 @@ def test_a_finding_names_the_place_of_a_trajectory_in_the_file(place, number):
     whole = Names(np.array(["ann", "bob"]), place)
     found = name_facts(D104.finding("caution", share=0.3, trajectory=1), data, whole)
     assert (found.facts["trajectory"], found.facts["trajectory_name"]) == (number, "bob")
+
+
+def said_of(best, **more):
+    difference = SimpleNamespace(
+        text="0.1 [0.0, 0.2]", verdict_text="trust", interval=SimpleNamespace(width=0.2)
+    )
+    best = SimpleNamespace(name="half", difference=0.1, corrected=0.08, **(best | more))
+    return PolicyComparison.sentences(
+        SimpleNamespace(best=best, table={"half": SimpleNamespace(difference=difference)})
+    )
+
+
+@pytest.mark.parametrize(
+    ("above", "open_", "last"),
+    [
+        (["all"], [], "It is above all."),
+        ([], ["none", "all"], "The log does not tell it apart from none, all."),
+        (["all"], ["none"], "It is above all. The log does not tell it apart from none."),
+    ],
+)
+def test_the_best_policy_is_told_apart_from_those_that_it_is_above(above, open_, last):
+    lines = said_of({"above": above, "open": open_, "among": 3})
+    assert lines[1].startswith(
+        "Best of the 3 policies that this log can evaluate: half, with a difference from"
+    )
+    assert "Corrected for having been picked, it is +0.08" in lines[2]
+    assert lines[3] == last
+
+
+def test_of_a_single_policy_nothing_was_picked():
+    lines = said_of({"above": [], "open": [], "among": 1})
+    assert len(lines) == 2
+    assert lines[1].startswith("The only policy that this log can evaluate: half, ")
