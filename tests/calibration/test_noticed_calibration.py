@@ -166,6 +166,7 @@ def test_clusters_may_lie_anywhere_in_the_log_of_a_kernel_error():
         ["0-4", "2.5 to 5", "5-9", "10-13", "14+", "none", "missing"],
         ["up to 27.68", "above 27.68 to 35.1", "above 35.1 to 143", "above 143", "missing"],
         ["below -5", "-5 to 2.5", "2.5 to 30", "30+"],
+        ["up to 3", "3", "above 3"],
         ["1", "2", "10", "3 beds", "ICU"],
         ["2023-12-31", "2024-01-01", "2024-02-01"],
     ],

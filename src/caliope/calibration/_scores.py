@@ -387,5 +387,5 @@ def stratum_key(name: str) -> tuple[Any, ...]:
     found = _RANGE.match(str(name))
     if found is None:
         return (2 if name == MISSING else 1, name)
-    side = {"below": -1, "up to": -1, "above": 1}.get(found[1], 0)
-    return (0, float(found[2]), side, name)
+    # What begins with a digit comes before "above" by itself.
+    return (0, float(found[2]), found[1] not in ("below", "up to"), name)
