@@ -1,17 +1,21 @@
 """Audits: what no other test would show to be wrong."""
 
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from caliope._audit import BehaviourModels, _basis, _benchmark
+import caliope as cal
+from caliope._audit import BehaviourModels, _basis, _benchmark, _curve, _estimates
 from caliope._audit._answers import _LISTED, _list
 from caliope._audit._compare import Names, name_facts
 from caliope._audit._comparison import PolicyComparison
+from caliope._audit._given_order import in_given_order
 from caliope._cache import Cache
-from caliope.checks import D104
+from caliope._results import Estimate, Interval
+from caliope.checks import D104, W106
 from caliope.domains import ward
 
 
@@ -88,3 +92,35 @@ def test_of_a_single_policy_nothing_was_picked():
     lines = said_of({"above": [], "open": [], "among": 1})
     assert len(lines) == 2
     assert lines[1].startswith("The only policy that this log can evaluate: half, ")
+
+
+def test_a_model_that_gives_no_logged_action_a_chance_has_no_learning_curve(monkeypatch):
+    data = ward.simulate(400, rng=0)
+    monkeypatch.setattr(_curve, "_predict", lambda model, wide, part, rows: np.zeros((len(rows), 3)))
+    even = np.full((data.n_steps, 3), 1 / 3)
+    chosen = SimpleNamespace(widen=lambda log: log, model=None, probabilities=even)
+    given = {"fitted_on": np.arange(200), "rng": np.random.default_rng(0)}
+    assert _curve.trace_curve(data, chosen, **given) is None
+    monkeypatch.setattr(_curve, "_predict", lambda model, wide, part, rows: even[rows])
+    assert _curve.trace_curve(data, chosen, **given).losses == pytest.approx((np.log(3), np.log(3)))
+
+
+def test_an_audit_in_the_order_of_the_file_stays_as_it_is():
+    data = ward.simulate(5, rng=0)
+    audit = SimpleNamespace(data=data)
+    assert in_given_order(audit, data) is audit
+
+
+@pytest.mark.parametrize(("plain", "ends"), [(0.15, (0.35, 0.65)), (0.05, (0.4, 0.6))])
+def test_an_interval_has_at_least_the_error_of_plain_weights(plain, ends, monkeypatch):
+    """An error of 0.1 with marginalised weights: half as much again where plain weights have 0.15, never less."""
+    e = cal.Evidence([0.0, 1.0, 1.0], np.zeros(3), np.arange(4), q=np.zeros(3), v=np.zeros(3))
+    basis = SimpleNamespace(marginalised=e, normalised=replace(e, gamma=0.5))
+    monkeypatch.setattr(_estimates, "standard_error", lambda f, given: 0.1 if given is e else plain)
+    row = Estimate("wdr", "WDR", 0.5, Interval(0.4, 0.6, 0.95, "normal", ()), 3, 3.0)
+    found = _estimates._with_plain_weights(
+        row, cal.wdr, basis, W106.finding("note", "agree", d=0, se=1, z=0, share=0)
+    )
+    assert (found.interval.low, found.interval.high) == pytest.approx(ends)
+    told = next(f for f in found.findings if f.check == W106)
+    assert told.facts["factor"] == pytest.approx(max(plain / 0.1, 1.0))
