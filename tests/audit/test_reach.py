@@ -119,7 +119,7 @@ TOO_FEW = D101.finding("issue", "too-few", effective_n=5.0, n=50, limit=100)
 
 
 def test_the_largest_share_comes_before_the_first_doubt():
-    found = Reach((0.1, 0.2, 0.3, 0.4), rows_of((), (), (FEW,), ()))
+    found = Reach((0.1, 0.2, 0.3, 0.4), rows_of((), (), (FEW,), (FEW,)))
     assert (found.largest, found.usable) == (0.2, 0.4)
     assert str(found) == (
         "with the new policy in up to 20% of the decisions, the difference from current practice is "
@@ -135,6 +135,14 @@ def test_the_largest_share_comes_before_the_first_doubt():
     found = Reach((0.1,), rows_of((TOO_FEW,)))
     assert (found.largest, found.usable) == (None, None)
     assert "not even" in str(found)
+
+
+def test_a_policy_that_is_trusted_itself_is_answered_whatever_is_said_of_smaller_shares():
+    """Two answers to one question, "trust" and "up to 40%", would leave a reader to choose."""
+    found = Reach((0.2, 0.6, 1.0), rows_of((), (FEW,), ()))
+    assert (found.largest, found.usable, found.advice) == (1.0, 1.0, "")
+    found = Reach((0.2, 0.6, 1.0), rows_of((), (TOO_FEW,), (FEW,)))
+    assert (found.largest, found.usable) == (0.2, 0.2)
 
 
 def test_findings_about_the_log_hold_at_every_share():

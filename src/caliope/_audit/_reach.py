@@ -60,15 +60,17 @@ class Reach:
 
     @property
     def largest(self) -> float | None:
-        """The largest share up to which every verdict is trust; None where not even the smallest is trusted."""
+        """The largest share up to which every verdict is trust, or all where the policy itself has it; else None."""
         return self._up_to("trust")
 
     @property
     def usable(self) -> float | None:
-        """The largest share up to which no verdict is "do not trust"; None where the smallest already is."""
+        """The same with verdicts that are not "do not trust"."""
         return self._up_to("trust", "caution")
 
     def _up_to(self, *verdicts: str) -> float | None:
+        if self.table.rows[-1].verdict == "trust":
+            return self.shares[-1]  # the policy itself, whatever is said of smaller shares
         found = None
         for share, row in zip(self.shares, self.table, strict=True):
             if row.verdict not in verdicts:
