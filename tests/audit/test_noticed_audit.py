@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import caliope as cal
-from caliope._audit import BehaviourModels, _basis, _benchmark, _curve, _estimates
+from caliope._audit import BehaviourModels, _basis, _benchmark, _curve, _estimates, _inputs
 from caliope._audit._answers import _LISTED, _list
 from caliope._audit._compare import Names, name_facts
 from caliope._audit._comparison import PolicyComparison
 from caliope._audit._given_order import in_given_order
+from caliope._audit._learn import check_folds
 from caliope._cache import Cache
 from caliope._results import Estimate, Interval
 from caliope.checks import D104, W106
@@ -124,3 +125,27 @@ def test_an_interval_has_at_least_the_error_of_plain_weights(plain, ends, monkey
     assert (found.interval.low, found.interval.high) == pytest.approx(ends)
     told = next(f for f in found.findings if f.check == W106)
     assert told.facts["factor"] == pytest.approx(max(plain / 0.1, 1.0))
+
+
+def test_a_value_in_a_message_is_cut_beyond_sixty_characters():
+    assert _inputs._short("x" * 58) == repr("x" * 58)  # and two quotation marks
+    assert len(_inputs._short("x" * 59)) <= 60
+
+
+def test_the_share_of_the_log_on_which_each_policy_is_learnt_is_said():
+    found = check_folds(ward.simulate(5, rng=0), 1.2)
+    assert found.facts == {
+        "folds": 5,
+        "share": pytest.approx(0.8),
+        "factor": 1.2,
+        "unit": found.facts["unit"],
+    }
+
+
+def test_some_certain_decisions_are_no_placeholder():
+    data = ward.simulate(20, rng=0)
+    known = np.full(data.n_steps, 0.4)
+    known[0] = 1.0
+    assert _inputs.as_logged(data, known)[0].tolist() == known.tolist()
+    with pytest.raises(ValueError, match="every logged probability is 1"):
+        _inputs.as_logged(data, np.ones(data.n_steps))
