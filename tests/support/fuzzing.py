@@ -289,6 +289,8 @@ def _ratio(table: Table, row: Mapping[str, Any]) -> Fraction:
         wanted = Fraction(_whole(row[table.named("--recommended")]) == action)
     else:
         chances = [_finite(row[name]) for name in ("p0", "p1", "p2")]
+        if abs(sum(chances) - 100) <= 1e-4:  # in percent
+            chances = [chance / 100 for chance in chances]
         if min(chances) < 0 or abs(sum(chances) - 1) > 1e-6:
             raise ValueError("no probabilities")
         wanted = chances[action]
