@@ -31,7 +31,10 @@ class OneLineGroup(click.Group):
             return super().invoke(ctx)
 
 
-@click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@click.group(cls=OneLineGroup, context_settings=_HELP)
 @click.version_option(package_name="caliope")
 def main() -> None:
     """Estimate what a new policy is worth on logged decisions, and whether to trust the number."""
@@ -65,4 +68,7 @@ def report(numbers: str, out: str | None) -> None:
 
 
 for _command in (demo, evaluate, compare, calibrate, simulate, cohort):
+    # Each by itself too: click keeps the option of the first context, which is not that of the group where a command is
+    # called alone.
+    _command.context_settings.update(_HELP)
     main.add_command(_command)
