@@ -106,18 +106,31 @@ def _submit(client: Any, task: Task, items: Sequence[Item]) -> Iterator[tuple[in
 
     # As bytes that every worker reads: what one worker held would be lost with it.
     read = client.submit(pickle.loads, cloudpickle.dumps(task), pure=False)
+    suspects = []
     numbers = {client.submit(apply, read, item, pure=False): item for item in items}
     for future, result in _finished(client, list(numbers)):
         item = numbers.pop(future)
-        if future.status == "error":
-            _, error, trace = result
-            if isinstance(error, KilledWorker):
-                raise refuse_deadly(item, ATTEMPTS + 1) from None
-            raise error.with_traceback(trace)
-        if isinstance(result, CancelledError):
-            raise result
-        yield item.number, result
-        future.release()
+        if future.status == "error" and isinstance(result[1], KilledWorker):
+            suspects.append(item)
+        else:
+            yield item.number, _take(future, result)
+    # A worker that is killed takes all with it that it was given. Alone, only a part that kills is blamed.
+    for item in suspects:
+        for future, result in _finished(client, [client.submit(apply, read, item, pure=False)]):
+            if future.status == "error" and isinstance(result[1], KilledWorker):
+                raise refuse_deadly(item, ATTEMPTS + 1)
+            yield item.number, _take(future, result)
+
+
+def _take(future: Any, result: Any) -> Any:
+    """The result of a future that is finished; its error is raised."""
+    if future.status == "error":
+        _, error, trace = result
+        raise error.with_traceback(trace)
+    if isinstance(result, CancelledError):
+        raise result
+    future.release()
+    return result
 
 
 def _finished(client: Any, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
