@@ -49,8 +49,8 @@ UNBALANCED = 5.0
 _MOVED_AMONG_CHOICES = 2.0
 # Effective trajectories below which an estimate is not judged by influences: they are then too few themselves.
 _FEW = 50
-# The mean ratio of a step below which, and the standard errors of bias from which, such weight is an issue. In logs in
-# which nobody gets the same twice it was 0.72 to 0.76, and 2.1 to 4.1 standard errors; of 14 such intervals 5 covered.
+# The mean ratio of a step below which, and the standard errors of bias from which, such weight is an issue: the family
+# "never the same twice" of docs/honesty.md has less weight, and its intervals mostly miss.
 _LACKING = (0.8, 2.0)
 
 
