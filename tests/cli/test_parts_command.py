@@ -93,7 +93,9 @@ def advised(log):
 def plain(found):
     """The answer without what the machine took, and without what only one reading says of the files."""
     if isinstance(found, dict):
-        return {k: plain(x) for k, x in found.items() if k not in ("stages", "seconds", "peak_gb", "log", "file")}
+        return {
+            k: plain(x) for k, x in found.items() if k not in ("stages", "seconds", "peak_gb", "log", "file")
+        }
     return [plain(x) for x in found] if isinstance(found, list) else found
 
 
