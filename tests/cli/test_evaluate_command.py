@@ -344,6 +344,9 @@ def test_all_mistakes_of_a_study_file_are_told_at_once(tmp_path):
         "out must end in .html",
     ):
         assert part in said
+    for hidden in (r'log = ["a\u0000.csv"]', r'log = "a.csv"' + "\n" + r'targets = {"x\u0000" = "column:y"}'):
+        study.write_text(hidden)
+        assert "has a null character in" in one_line(run("evaluate", study))
     study.write_text("log = ")
     assert "is no TOML file" in one_line(run("evaluate", study))
     assert "No such file" in one_line(run("evaluate", tmp_path / "none.toml"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,9 @@ def _read_file(path: Path) -> dict[str, Any]:
             f"{path} is no TOML file: {error}. Write lines such as log = 'log.parquet'."
         ) from None
     values = {name.replace("-", "_"): x for name, x in found.items()}
+    for name, x in values.items():
+        if any("\0" in text for text in _texts(x)):
+            raise ValueError(f"{path} has a null character in {name}: write it again without.")
     for name in PATHS:
         x = values.get(name)  # paths start from the folder of the file
         if isinstance(x, str):
@@ -64,6 +67,14 @@ def _read_file(path: Path) -> dict[str, Any]:
     if isinstance(targets := values.get("targets"), dict):
         values["targets"] = {name: _from_folder(x, path.parent) for name, x in targets.items()}
     return values
+
+
+def _texts(x: Any) -> Iterator[str]:
+    """All text in a value of a TOML file."""
+    if isinstance(x, str):
+        yield x
+    for each in (*x, *x.values()) if isinstance(x, dict) else x if isinstance(x, list) else ():
+        yield from _texts(each)
 
 
 def _from_folder(text: Any, folder: Path) -> Any:
