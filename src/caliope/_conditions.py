@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 # With logged probabilities nothing needs to be recorded but them.
 DRAWN = "the logged probabilities are those with which the actions were drawn"
+# Positivity. S101 and S102 find large regions where it fails; a log of any size can hide small ones.
+TAKEN_TOO = "practice sometimes takes each action wherever the new policy takes it"
 CONDITIONAL = "trust, if"  # in a cell; the mark of a condition follows
 UNMARKED = "trust, if its condition holds"  # where there is no room for the condition nor for a mark
 _LISTED = 6  # columns that a condition spells out

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from caliope._conditions import DRAWN, nothing_missing
+from caliope._conditions import DRAWN, TAKEN_TOO, nothing_missing
 from caliope._evidence import Evidence, refuse_counts
 from caliope._formulas import dm, monte_carlo, wdr, wis
 from caliope._ragged import Float
@@ -186,7 +186,7 @@ def _influence(estimator: Estimator, e: Evidence) -> Float:
 
 
 def _conditions(traits: Traits, e: Evidence) -> tuple[str, ...]:
-    """What no log can show: that the weights, or the values, had all columns that they need."""
+    """What no log can show: that the weights, or the values, had all columns and all actions that they need."""
     if not any(side.uses for side in traits.sides):
         return ()
-    return (DRAWN if e.behaviour_known and traits.weighted else nothing_missing(e.features),)
+    return DRAWN if e.behaviour_known and traits.weighted else nothing_missing(e.features), TAKEN_TOO

@@ -18,6 +18,7 @@ from caliope._audit._answers import (
     answer_learnt_on,
     answer_recorded_before,
 )
+from caliope._conditions import TAKEN_TOO
 from caliope.cli import main
 from caliope.domains import ward
 from caliope.report._page import report_html
@@ -281,13 +282,14 @@ def test_answers_that_cannot_be_are_one_line(table, arguments, message):
 # -- the condition of trust --
 
 MISSING = "nothing that drives both decisions and outcomes is missing from: severity"
+OPEN = f"{MISSING}, and if {TAKEN_TOO}"
 
 
 def test_trust_is_printed_with_what_was_asserted(prepared):
     found = evaluate(prepared, learnt_on="no")
     stated = "it is true, as stated, that the policy was not learnt on this log, every trajectory ended as logged, and"
-    assert str(found).startswith(f"Verdict: trust, if {MISSING}, and if {stated}")
-    assert found.headline.conditions[0] == MISSING
+    assert str(found).startswith(f"Verdict: trust, if {OPEN}, and if {stated}")
+    assert found.headline.conditions[:2] == (MISSING, TAKEN_TOO)
     # The mean of the log needs its ends and independence, and no more.
     apart = "trajectories are independent of each other"
     assert found.practice.conditions == ("every trajectory ended as logged", apart)
@@ -302,7 +304,7 @@ def test_trust_is_printed_with_what_was_asserted(prepared):
 def test_the_report_says_trust_with_its_condition(prepared):
     page = report_html(evaluate(prepared, learnt_on="no"))
     banner = page.split('<div class="banner trust">')[1].split("</div>")[0]
-    assert f"Trust, if {MISSING}, and if it is true, as stated, that" in banner
+    assert f"Trust, if {OPEN}, and if it is true, as stated, that" in banner
     table = page.split('id="value"')[1].split("</section>")[0]
     assert "trust, if*</td>" in table
     assert f"* if {MISSING}" in table

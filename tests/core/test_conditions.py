@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import caliope as cal
-from caliope._conditions import DRAWN, mark_conditions, nothing_missing, spell_out
+from caliope._conditions import DRAWN, TAKEN_TOO, mark_conditions, nothing_missing, spell_out
 from caliope.domains import ward
 
 START = "nothing that drives both decisions and outcomes is missing from"
@@ -38,21 +38,24 @@ def test_marks_tell_conditions_apart():
 def test_a_trusted_row_has_its_condition_and_the_mean_of_practice_none():
     table = estimated(cal.monte_carlo, cal.wis, cal.difference(cal.wis))
     assert table["monte_carlo"].condition == ""
-    assert table["wis"].condition == table[2].condition == f"if {START}: severity"
+    assert table["wis"].condition == table[2].condition == f"if {START}: severity, and if {TAKEN_TOO}"
     trusted = replace(table["wis"], findings=())
     assert trusted.verdict == "trust"
-    assert trusted.verdict_text == f"trust, if {START}: severity"
+    assert trusted.verdict_text == f"trust, if {START}: severity, and if {TAKEN_TOO}"
     assert trusted.cells()["verdict"] == "trust, if"
 
 
 def test_with_logged_probabilities_the_condition_is_another():
     table = estimated(cal.wis, cal.dm, known=True, q=True)
-    assert table["wis"].conditions == (DRAWN,)
-    assert table["dm"].conditions == (nothing_missing(("severity",)),)  # it does not use the probabilities
+    assert table["wis"].conditions == (DRAWN, TAKEN_TOO)
+    assert table["dm"].conditions == (
+        nothing_missing(("severity",)),
+        TAKEN_TOO,
+    )  # it does not use the probabilities
 
 
 def test_an_estimator_of_unknown_traits_has_the_condition():
-    assert estimated(lambda e: cal.wis(e))[0].condition == f"if {START}: severity"
+    assert estimated(lambda e: cal.wis(e))[0].condition == f"if {START}: severity, and if {TAKEN_TOO}"
 
 
 def test_evidence_keeps_its_features():
