@@ -68,6 +68,11 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
             is_flag=True,
             help="Only the default pipeline and what it is compared with (table3).",
         ),
+        click.option(
+            "--trajectories",
+            type=click.IntRange(1),
+            help="Only logs with so many trajectories (table3); a run of all sizes reuses them.",
+        ),
     )[::-1]:
         command = option(command)
     return command
@@ -87,7 +92,15 @@ for _name, _text in EXPERIMENTS.items():
 
 @main.command("all")
 @_options
-def run_all(smoke: bool, full: bool, data: Path | None, times: int, few: bool, **given: Any) -> None:
+def run_all(
+    smoke: bool,
+    full: bool,
+    data: Path | None,
+    times: int,
+    few: bool,
+    trajectories: int | None,
+    **given: Any,
+) -> None:
     """All of the paper, and table3 and zoo, one after the other; with --data those that a cohort allows."""
     size = _size(smoke, full)
     for name in EXPERIMENTS:
@@ -96,7 +109,9 @@ def run_all(smoke: bool, full: bool, data: Path | None, times: int, few: bool, *
             click.echo(name, err=True)
             longer = times if hasattr(config, "longer") else 1
             fewer = {} if _counts(config) else {"replicates": None}
-            _run(name, size, data=data, times=longer, few=few and hasattr(config, "fewer"), **given | fewer)
+            fewer |= {"few": few and hasattr(config, "fewer")}
+            fewer |= {"trajectories": trajectories if hasattr(config, "only") else None}
+            _run(name, size, data=data, times=longer, **given | fewer)
 
 
 @main.command()
@@ -142,12 +157,14 @@ def _run(
     times: int,
     replicates: int | None,
     few: bool,
+    trajectories: int | None,
 ) -> None:
     module = import_module(f"reproduction.{name}")
     from reproduction._runs import run_units, total_work, write_atomically
 
     config = _lengthen(_use_data(getattr(module, size.upper()), name, data), name, times)
     config = _leave_out(config, name) if few else config
+    config = config if trajectories is None else _only(config, name, trajectories)
     config = config if replicates is None else _shorten(config, name, replicates)
     folder = out or RESULTS / size
     work_folder = folder / "work" / name
@@ -165,7 +182,7 @@ def _run(
         "seconds": round(work.seconds, 1),
         "units": len(units),
         "units_of_other_code": work.other_code,
-        "command": _command(name, size, data, times, few, replicates),
+        "command": _command(name, size, data, times, few, replicates, trajectories),
     }
     write_atomically(folder / f"{name}.times.json", json.dumps(times_record, indent=1))
     click.echo(report.to_markdown(details=False))
@@ -175,11 +192,20 @@ def _run(
     )
 
 
-def _command(name: str, size: str, data: Path | None, times: int, few: bool, replicates: int | None) -> str:
+def _command(
+    name: str,
+    size: str,
+    data: Path | None,
+    times: int,
+    few: bool,
+    replicates: int | None,
+    trajectories: int | None,
+) -> str:
     flag = {"default": "", "smoke": " --smoke", "full": " --full"}[size]
     flag += f" --times {times}" if times > 1 else ""
     flag += "" if replicates is None else f" --replicates {replicates}"
     flag += " --few" if few else ""
+    flag += "" if trajectories is None else f" --trajectories {trajectories}"
     return f"{COMMAND} {name}{flag}{'' if data is None else f' --data {data.name}'}"
 
 
@@ -212,6 +238,12 @@ def _leave_out(config: Any, name: str) -> Any:
     if not hasattr(config, "fewer"):
         raise click.UsageError(f"{name} has no pipelines to leave out: it takes no --few.")
     return config.fewer()
+
+
+def _only(config: Any, name: str, trajectories: int) -> Any:
+    if not hasattr(config, "only"):
+        raise click.UsageError(f"{name} has no logs of several sizes: it takes no --trajectories.")
+    return config.only(trajectories)
 
 
 def _takes_data(config: Any) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import click
 import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -67,6 +68,15 @@ class Config:
     def fewer(self) -> Config:
         """Leave out the pipelines that the default is not compared with; they take most of the time."""
         return replace(self, every=False)
+
+    def only(self, trajectories: int) -> Config:
+        """Leave out logs of other sizes."""
+        sizes = tuple(size for size in self.sizes if size[0] == trajectories)
+        if not sizes:
+            raise click.UsageError(
+                f"trajectories must be {' or '.join(str(n) for n, _ in self.sizes)}, got {trajectories}."
+            )
+        return replace(self, sizes=sizes)
 
     def key(self, name: str, n: int, seed: int) -> str:
         """Name the unit of one replicate."""

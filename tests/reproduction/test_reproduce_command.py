@@ -149,6 +149,8 @@ def test_several_processes_give_the_same_bytes(finished, tmp_path):
         (["table1", "--times", "0"], "0 is not in the range x>=1"),
         (["table1", "--times", "2"], "table1 has no replicates to add to"),
         (["table1", "--few"], "table1 has no pipelines to leave out"),
+        (["table1", "--trajectories", "500"], "table1 has no logs of several sizes"),
+        (["table3", "--trajectories", "501"], "trajectories must be 500 or 2000, got 501"),
         (["table1", "--data", "none.parquet"], "does not exist"),
     ],
 )

@@ -278,6 +278,13 @@ def test_the_default_and_the_previous_one_are_as_by_hand(results):
         assert found[f"{about} marginalised WDR"] == pytest.approx(by_hand)
 
 
+def test_logs_of_one_size_are_among_those_of_all():
+    keys = [unit.key for unit in table3.units(table3.DEFAULT.fewer().longer(2))]
+    large = [unit.key for unit in table3.units(table3.DEFAULT.fewer().longer(2).only(2000))]
+    assert large == [key for key in keys if "-n2000-" in key]
+    assert len(large) == 4 * len(table3.DEFAULT.problems)
+
+
 def test_fewer_pipelines_have_the_same_estimates_and_fits_are_kept(results, tmp_path, monkeypatch):
     few = replace(table3.SMOKE, problems=("bandit-5",), sizes=((40, 1),)).fewer()
     found = run_units(table3.units(few), tmp_path, progress=False)["bandit-5-n40-seed0-few"]["questions"]
