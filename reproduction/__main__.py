@@ -108,7 +108,7 @@ def run_all(
         if name not in APART and (data is None or _takes_data(config)):
             click.echo(name, err=True)
             longer = times if hasattr(config, "longer") else 1
-            fewer = {} if _counts(config) else {"replicates": None}
+            fewer: dict[str, Any] = {} if _counts(config) else {"replicates": None}
             fewer |= {"few": few and hasattr(config, "fewer")}
             fewer |= {"trajectories": trajectories if hasattr(config, "only") else None}
             _run(name, size, data=data, times=longer, **given | fewer)
