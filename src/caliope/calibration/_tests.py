@@ -334,8 +334,11 @@ def kernel_error(
     apart = owner[:, None] != owner
     if not apart.any():
         return AgainstNull(float("nan"), 0.0, float("nan"))
-    kernel = np.exp(-_total_variations(p)) * _state_kernel(data.states[rows], feature_weights, apart)
-    pairs = np.where(apart, (error @ error.T) * kernel, 0.0)
+    # Tables of all pairs are most of the memory: each is changed in its place.
+    pairs = _state_kernel(data.states[rows], feature_weights, apart)
+    pairs *= _action_kernel(p)
+    pairs *= error @ error.T
+    pairs[~apart] = 0.0
     count = int(apart.sum())
     # One sign per trajectory: sum the pairs by trajectory first, then a draw is one quadratic form.
     names, at = np.unique(owner, return_inverse=True)
@@ -347,25 +350,32 @@ def kernel_error(
     return replace(against_draws(value, drawn), null_mean=0.0)
 
 
-def _total_variations(p: Float) -> Float:
-    """Compute the total variation between all pairs of rows, (m, m)."""
-    result = np.zeros((len(p), len(p)))
+def _action_kernel(p: Float) -> Float:
+    """exp(-total variation) between all pairs of rows, (m, m)."""
+    result, apart = np.zeros((len(p), len(p))), np.empty((len(p), len(p)))
     for column in p.T:
-        result += np.abs(column[:, None] - column)
-    return 0.5 * result
+        np.subtract(column[:, None], column, out=apart)
+        result += np.abs(apart, out=apart)
+    result *= -0.5
+    return np.exp(result, out=result)
 
 
 def _state_kernel(states: Float, feature_weights: ArrayLike | None, apart: Float) -> Float:
+    """exp(-d^2 / 2h^2) between all pairs of states, with h^2 half the median of d^2; (m, m)."""
     x = states.astype(np.float64)
     spread = x.std(axis=0)
     x = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     if feature_weights is not None:
         x = x * np.sqrt(np.asarray(feature_weights, dtype=np.float64))
     norm = np.vecdot(x, x)
-    squared = np.maximum(norm[:, None] + norm - 2 * x @ x.T, 0.0)
-    middle = float(np.median(squared[apart]))
-    # exp(-d^2 / 2h^2) with h^2 half the median; equal states have a kernel of 1.
-    return np.exp(-squared / middle) if middle > 0 else (squared == 0).astype(float)
+    squared = np.add.outer(norm, norm)
+    squared -= 2 * x @ x.T
+    np.maximum(squared, 0.0, out=squared)
+    middle = float(np.median(squared[apart], overwrite_input=True))
+    if middle == 0:  # equal states have a kernel of 1
+        return (squared == 0).astype(float)
+    squared /= -middle
+    return np.exp(squared, out=squared)
 
 
 def _block_sums(pairs: Float, at: Int, n: int) -> Float:
