@@ -1,21 +1,32 @@
 """Audits: what no other test would show to be wrong."""
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 import caliope as cal
-from caliope._audit import BehaviourModels, _basis, _benchmark, _curve, _estimates, _inputs
+from caliope._audit import (
+    BehaviourModels,
+    _basis,
+    _benchmark,
+    _curve,
+    _estimates,
+    _inputs,
+    _opened,
+    _other_logs,
+    _parts,
+)
 from caliope._audit._answers import _LISTED, _list
 from caliope._audit._compare import Names, name_facts
 from caliope._audit._comparison import PolicyComparison
 from caliope._audit._given_order import in_given_order
 from caliope._audit._learn import check_folds
 from caliope._cache import Cache
-from caliope._results import Estimate, Interval
+from caliope._results import Estimate, Interval, Table
 from caliope.checks import D104, W106
 from caliope.domains import ward
 
@@ -149,3 +160,77 @@ def test_some_certain_decisions_are_no_placeholder():
     assert _inputs.as_logged(data, known)[0].tolist() == known.tolist()
     with pytest.raises(ValueError, match="every logged probability is 1"):
         _inputs.as_logged(data, np.ones(data.n_steps))
+
+
+@pytest.mark.parametrize("seed", [None, True, 0.5, -1, 2**32])
+def test_what_is_no_seed_is_refused(seed):
+    with pytest.raises(TypeError, match="rng must be a seed, a whole number from 0 to 4294967295"):
+        _inputs.check_seed(seed)
+
+
+@pytest.mark.parametrize("seed", [0, np.int64(7), 2**32 - 1])
+def test_the_smallest_and_the_largest_seed_are_taken(seed):
+    assert _inputs.check_seed(seed) == seed
+
+
+@pytest.mark.parametrize("wrong", [LinearRegression, "trees", object()])
+def test_what_is_no_unfitted_regressor_is_refused(wrong):
+    nothing = dict.fromkeys(("n_draws", "about", "learnt_on", "worst", "learn"))
+    with pytest.raises(TypeError, match="regressor must be an unfitted one of the kind of scikit-learn"):
+        _inputs.check_question(None, None, regressor=wrong, **nothing)
+
+
+def test_about_five_thousand_unseen_decisions_are_held_out():
+    data = ward.simulate(4000, rng=0)
+    for seed in range(5):
+        held_out = _curve._hold_out(data, np.arange(300), np.random.default_rng(seed))
+        assert held_out.min() >= 300
+        assert (np.diff(held_out) > 0).all()
+        # They are enough, and one fewer would not be.
+        total = data.lengths[held_out].sum()
+        assert total >= 5000
+        assert total - data.lengths[held_out].max() < 5000
+
+
+@pytest.mark.parametrize(("fit_steps", "size"), [(None, 10), (5, 10), (20, 20), (100, 50)])
+def test_the_sample_of_a_log_in_files_has_what_models_are_fitted_on(fit_steps, size):
+    # 50 trajectories of two steps; a sample of 20 decisions unless models want more.
+    source = SimpleNamespace(n_steps=100, sample=20)
+    inventory = SimpleNamespace(ids=np.arange(50), clusters=None)
+    steps = None if fit_steps is None else 2 * fit_steps
+    assert len(_opened._draw(source, inventory, steps, 0)) == size
+
+
+def test_in_files_values_are_asked_for_the_actions_that_matter():
+    data = ward.simulate(20, rng=0)
+    first = np.tile([1.0, 0.0, 0.0], (data.n_steps, 1))
+    probs, needed = _parts._ask_target(first, data)
+    assert (probs == first).all()
+    assert needed is None  # with the logged actions, more than half of all
+    many = data.replace(n_actions=25)
+    wide = np.eye(25)[np.zeros(data.n_steps, dtype=int)]
+    for target in (wide, cal.mix(cal.practice, wide, 0.5)):
+        _, needed = _parts._ask_target(target, many)
+        for step, action in enumerate(data.actions):
+            assert set(np.flatnonzero(needed[step])) == {0, action}
+    tilted = cal.tilt(cal.practice, [1, 2, 1])
+    assert _parts._ask_target(tilted, data) == (tilted, None)
+
+
+def test_beside_other_logs_an_audit_without_a_reach_stays_without():
+    row = Estimate("difference", "d", 0.1, Interval(0.0, 0.2, 0.95), 100, 90.0)
+    settings = SimpleNamespace(level=0.95, n_trajectories=100, n_steps=300)
+    audit = AuditOfPractice(Table((row,), "all"), row, row, row, settings)
+    changed = _other_logs.put_beside(audit, {"later": audit}, "now")
+    assert set(changed) == {"table", "other_logs"}
+
+
+@dataclass(frozen=True)
+class AuditOfPractice:
+    table: Table
+    gain: Estimate
+    practice: Estimate
+    headline: Estimate
+    settings: SimpleNamespace
+    reach: None = None
+    subgroups: None = None

@@ -71,6 +71,12 @@ def test_fewer_than_ten_other_outcomes_are_too_few(others, expected):
         assert finding.numbers == {"effective_n": pytest.approx(9), "common": 0.0}
 
 
+def test_the_commonest_outcome_is_nothing_to_fitted_values():
+    e = cal.Evidence(np.zeros(400), np.zeros(400), np.arange(401), q=np.zeros(400), v=np.zeros(400))
+    assert found(cal.dm, e, "D111") is None
+    assert level(found(cal.wis, e, "D111")) == "caution"
+
+
 def test_one_other_outcome_without_weight_does_not_hide_those_that_have_it():
     # 100 trajectories with return 1 have weight, one with return 2 has none.
     weights, returns = np.ones(400), np.zeros(400)
@@ -109,6 +115,15 @@ def test_lengths_of_their_own_are_a_caution_above_one_in_twenty_and_an_issue_abo
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     e = cal.Evidence(np.zeros(offsets[-1]), np.zeros(offsets[-1]), offsets)
     assert level(found(cal.phwis, e, "D106")) == expected
+
+
+@pytest.mark.parametrize(("n", "tested"), [(29, False), (30, True)])
+def test_the_lengths_of_the_target_are_tested_from_thirty_effective_trajectories_on(n, tested):
+    offsets = np.concatenate([[0], np.cumsum(1 + np.arange(n) % 2)])
+    e = cal.Evidence(np.ones(offsets[-1]), np.zeros(offsets[-1]), offsets)
+    finding = found(cal.phwis, e, "D107")
+    assert finding.level == "caution"
+    assert ("p" in finding.numbers) == tested
 
 
 @pytest.mark.parametrize(("size", "expected"), [(4, "caution"), (5, None)])

@@ -11,6 +11,7 @@ import caliope as cal
 from caliope._audit import prepare_audit
 from caliope._audit._estimates import include_unseen
 from caliope._audit._inputs import as_worst
+from caliope._audit._result import GAIN, HEADLINE
 from caliope._results import Estimate, Interval
 from caliope.checks._audit import check_unseen
 from caliope.domains import ward
@@ -134,9 +135,16 @@ def test_an_audit_includes_a_worst_return_that_nobody_saw():
 
 
 def test_the_smallest_return_is_a_condition_where_hardly_any_trajectory_shares_it():
-    rows = tuple(
-        replace(row(), name=name, conditions=("a",)) for name in ("wdr_capped", "difference_wdr_capped")
-    )
+    rows = tuple(replace(row(), name=name, conditions=("a",)) for name in (HEADLINE, GAIN))
     spread = include_unseen(rows, None, np.arange(200.0))
     assert spread[0].conditions == ("a", "no outcome worse than a return of 0 can happen")
     assert include_unseen(rows, None, np.arange(200.0) % 100)[0].conditions == ("a",)  # 2 of 200 return 0
+
+
+def test_a_worst_return_that_was_given_lowers_all_rows_and_one_that_was_seen_the_first_two():
+    names = (HEADLINE, GAIN, "wis")
+    rows = tuple(replace(row(), name=name) for name in names)
+    for worst, lowered, told in ((-50.0, names, names), (None, (), names[:2])):
+        found = include_unseen(rows, worst, np.linspace(-50, 0, 200))
+        assert tuple(x.name for x in found if x.interval.low < 0.9) == lowered
+        assert tuple(x.name for x in found if x.findings) == told
