@@ -20,11 +20,16 @@ from caliope._audit import (
     _other_logs,
     _parts,
 )
+from caliope._audit._about import About
 from caliope._audit._answers import _LISTED, _list
 from caliope._audit._compare import Names, name_facts
 from caliope._audit._comparison import PolicyComparison
 from caliope._audit._given_order import in_given_order
 from caliope._audit._learn import check_folds
+from caliope._audit._prepare import PreparedAudit
+from caliope._audit._remedy import ALL, Trial
+from caliope._audit._requirements import check_limits
+from caliope._audit._result import Audit
 from caliope._cache import Cache
 from caliope._results import Estimate, Interval, Table
 from caliope.checks import D104, W106
@@ -234,3 +239,79 @@ class AuditOfPractice:
     settings: SimpleNamespace
     reach: None = None
     subgroups: None = None
+
+
+def answer(verdict, *, withheld=False):
+    return SimpleNamespace(verdict=verdict, verdict_text=verdict, withheld=withheld, text=f"[{verdict}]")
+
+
+def summary(best, gain, strength=""):
+    """The lines of an audit with these two answers."""
+    audit = SimpleNamespace(
+        headline=best,
+        gain=gain,
+        practice=SimpleNamespace(text="0.4"),
+        settings=SimpleNamespace(level=0.95, about=About()),
+        data=SimpleNamespace(unit="visit"),
+        requirements=(),
+        strength_text=lambda: strength,
+        range_text=lambda: "the range",
+        _reach_text=list,
+    )
+    return Audit._summary(audit)
+
+
+def test_a_summary_says_the_verdict_of_the_difference_where_it_is_another():
+    lines = summary(answer("trust"), answer("caution"))
+    assert lines[-1] == "Difference: [caution] (caution). (In brackets: 95% confidence intervals)"
+    alike = summary(answer("caution"), answer("caution"))
+    assert alike[-1] == "Difference: [caution]. (In brackets: 95% confidence intervals)"
+    # What is not shown has said so in its own words.
+    withheld = summary(answer("trust"), answer("do not trust", withheld=True))
+    assert withheld[-1] == "Difference: [do not trust]. (In brackets: 95% confidence intervals)"
+
+
+def test_a_summary_says_what_a_confounder_would_do_only_beside_an_interval():
+    shown, hidden = answer("caution"), answer("do not trust", withheld=True)
+    assert summary(shown, shown, "A strong one reverses it.")[1] == "A strong one reverses it."
+    assert len(summary(shown, shown)) == 3
+    told = summary(hidden, hidden, "A strong one reverses it.")
+    assert "A strong one reverses it." not in told
+    assert told[-1] == "the range"
+
+
+@pytest.mark.parametrize("limit", ["200", None, True, float("nan"), float("inf")])
+def test_a_limit_is_a_finite_number(limit):
+    with pytest.raises(ValueError, match="the limit of width must be a finite number"):
+        check_limits({"width": limit})
+    check_limits({"width": 0.2, "trajectories": 200})
+
+
+def test_weights_are_made_of_all_recorded_probabilities_then_of_those_taken_then_of_the_model():
+    def behaviour(logged, recorded):
+        given = SimpleNamespace(recorded=recorded)
+        return PreparedAudit.behaviour.fget(SimpleNamespace(logged=logged, inputs=given, chosen="model"))
+
+    assert behaviour("taken", "all") == "all"
+    assert behaviour("taken", None) == "taken"
+    assert behaviour(None, None) == "model"
+
+
+def test_what_was_found_of_models_stands_in_their_rows_of_the_whole_log():
+    tests = {name: SimpleNamespace(findings=(name,)) for name in ("before", "after")}
+    trial = SimpleNamespace(tests=tests["before"], results={"forest and past": tests["after"]})
+
+    def attach(model, stratum=ALL):
+        row = Row(model, stratum, ("own",))
+        return Trial.attach(trial, row, "forest").findings
+
+    assert attach("forest") == ("own", "before")
+    assert attach("forest and past") == ("own", "after")
+    assert attach("logistic") == attach("forest", "ill") == ("own",)
+
+
+@dataclass(frozen=True)
+class Row:
+    model: str
+    stratum: str
+    findings: tuple
