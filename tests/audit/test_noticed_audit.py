@@ -1,5 +1,6 @@
 """Audits: what no other test would show to be wrong."""
 
+import sys
 import warnings
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -19,6 +20,8 @@ from caliope._audit import (
     _opened,
     _other_logs,
     _parts,
+    _run,
+    _settings,
 )
 from caliope._audit._about import About
 from caliope._audit._answers import _LISTED, _list
@@ -30,10 +33,13 @@ from caliope._audit._prepare import PreparedAudit
 from caliope._audit._remedy import ALL, Trial
 from caliope._audit._requirements import check_limits
 from caliope._audit._result import Audit
+from caliope._audit._settings import AuditSettings
 from caliope._cache import Cache
+from caliope._policies import MixWithPractice
 from caliope._results import Estimate, Interval, Table
-from caliope.checks import D104, W106
+from caliope.checks import D104, L101, L105, L108, W106
 from caliope.domains import ward
+from caliope.io._doses import RecommendedDoses
 
 
 @pytest.mark.parametrize(("more", "end"), [(0, ""), (1, " and 1 more"), (2, " and 2 more")])
@@ -315,3 +321,82 @@ class Row:
     model: str
     stratum: str
     findings: tuple
+
+
+def settings(**more):
+    return AuditSettings(
+        1.0, 0.95, 200, 0, 10, 30, 10, 10, False, "forest", ("forest",), "trees", "a table", **more
+    ).to_dict()
+
+
+def test_settings_name_clusters_and_the_first_strata():
+    assert settings()["clusters"] == "none named"
+    assert settings(n_clusters=7)["clusters"] == 7
+    assert settings()["strata"] == "none"
+    names = [f"s{i}" for i in range(_settings._LISTED + 1)]
+    assert settings(strata=tuple(names[:-1]))["strata"] == ", ".join(names[:-1])
+    assert settings(strata=tuple(names))["strata"] == ", ".join(names[:-1]) + " and 1 more"
+
+
+@pytest.mark.parametrize(("system", "gigabytes"), [("linux", 2.5), ("darwin", 0.0025)])
+def test_the_largest_memory_is_told_in_gigabytes(system, gigabytes, monkeypatch):
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=2.5e6))
+    assert _settings._peak_gb() == pytest.approx(gigabytes)
+
+
+@pytest.mark.parametrize(("cluster", "apart"), [(None, "visits"), ("ward", "clusters")])
+def test_what_is_independent_is_what_was_named(cluster, apart):
+    data = SimpleNamespace(units="visits", layout=SimpleNamespace(cluster=cluster))
+    assert _run._independence(data) == f"{apart} are independent of each other"
+
+
+def test_copies_are_told_once_of_the_whole_log():
+    data = ward.simulate(5, rng=0)
+    of_sample = (L101.finding("caution", copies=1, n=5), L105.finding("issue", n=5))
+    of_all = (L101.finding("issue", copies=9, n=50),)
+    prepared = SimpleNamespace(findings=of_sample, data=data)
+
+    def numbers(found):
+        return [(f.code, f.numbers["n"]) for f in _run._about_log(prepared, SimpleNamespace(findings=found))]
+
+    assert numbers(of_all) == [("L105", 5), ("L101", 50)]
+    assert numbers(()) == [("L101", 5), ("L105", 5)]
+
+
+@pytest.mark.parametrize(("learnt", "widen"), [(None, 1.5), ("by folds", 1.5 * 2**0.5)])
+def test_strata_are_as_uncertain_as_the_whole(learnt, widen, monkeypatch):
+    data = ward.simulate(5, rng=0)
+    inputs = SimpleNamespace(strata="strata", level=0.9, seed=0)
+    basis = SimpleNamespace(learnt=learnt, asked=SimpleNamespace(worst=-3.0))
+    row = Estimate("d", "d", 0.1, Interval(0.0, 0.2, 0.9), 5, 5.0, (DEPENDENT,), ("a",))
+    monkeypatch.setattr(_run, "estimate_subgroups", lambda *given, **options: (given, options))
+    given, options = _run._subgroups(
+        SimpleNamespace(data=data, inputs=inputs), basis, row, (), SimpleNamespace(conditions=("b",))
+    )
+    assert given == (basis, data, "strata")
+    assert options["widen"] == pytest.approx(widen)
+    assert (options["level"], options["worst"]) == (0.9, -3.0)
+    assert options["conditions"] == ("a", "b", "trajectories are independent of each other")
+    assert [f.code for f in options["findings"]] == ["L108"]
+
+
+DEPENDENT = L108.finding("caution", "trajectories", factor=1.5, z=4.0, units_tested=100)
+
+
+def test_doses_beyond_those_of_the_log_are_said_also_of_a_policy_mixed_with_practice(monkeypatch):
+    class Far(RecommendedDoses):
+        def __init__(self):
+            pass
+
+        def beyond(self, data):
+            return "beyond"
+
+    monkeypatch.setattr(_run, "check_beyond", lambda found: (f"said of what is {found}",))
+    asked = SimpleNamespace(text="")
+    for target in (Far(), MixWithPractice(Far(), 0.5)):
+        asked.target = target
+        assert _run._check_question(asked, None) == ("said of what is beyond",)
+    asked.target = cal.UniformPolicy(3)
+    assert _run._check_question(asked, None) == ()
