@@ -22,6 +22,7 @@ from caliope._audit import (
     _parts,
     _run,
     _settings,
+    _several,
 )
 from caliope._audit._about import About
 from caliope._audit._answers import _LISTED, _list
@@ -400,3 +401,9 @@ def test_doses_beyond_those_of_the_log_are_said_also_of_a_policy_mixed_with_prac
         assert _run._check_question(asked, None) == ("said of what is beyond",)
     asked.target = cal.UniformPolicy(3)
     assert _run._check_question(asked, None) == ()
+
+
+def test_the_stages_of_a_comparison_name_the_policy():
+    told = []
+    _several._named(told.append, "half")("estimating")
+    assert told == ["half: estimating"]
