@@ -92,6 +92,13 @@ def test_ids_that_are_written_as_whole_numbers_are_numbers(path, ids):
     assert read_table(path, **ROLES, keep="e")["e"].tolist() == [int(x) for x in ids]
 
 
+def test_ids_that_pandas_wrote_as_decimals_after_a_gap_are_whole_numbers(path):
+    assert read_table(write(path, ["7.0", "-12.0"]), **ROLES).ids.tolist() == [7, -12]
+    assert read_table(write(path, ["7.0", "12.5"]), **ROLES).ids.tolist() == ["7.0", "12.5"]
+    with pytest.raises(ValueError, match="'7' and '7.0' differ in the way a number is written alone"):
+        read_table(write(path, ["7", "7.0"]), **ROLES)
+
+
 @pytest.mark.parametrize("odd", ["07", "+7", "7.0", "1e3", "9223372036854775808", "p7", str(2**130)])
 def test_one_id_that_is_no_plain_number_makes_all_of_them_text(path, odd):
     assert read_table(write(path, ["12", odd]), **ROLES).ids.tolist() == ["12", odd]

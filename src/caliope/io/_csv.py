@@ -183,10 +183,14 @@ def open_csv(path: Path, roles: Roles) -> CsvFile:
 
 
 def _whole_ids(ids: pl.Series) -> pl.Expr | None:
-    """Read ids as whole numbers if all are written like 7, and none like 07 or 7.0."""
+    """Read ids as whole numbers if all are written like 7, or all like 7.0 as pandas does after a gap; none like 07."""
     filled = ids.filter(ids != "")
-    back = filled.cast(pl.Int64, strict=False).cast(pl.String)
-    return pl.col(ids.name).cast(pl.Int64, strict=False) if (back == filled).fill_null(False).all() else None
+    end = ".0" if len(filled) and filled.str.ends_with(".0").all() else ""
+    bare = filled.str.strip_suffix(end)
+    back = bare.cast(pl.Int64, strict=False).cast(pl.String)
+    if not (back == bare).fill_null(False).all():
+        return None
+    return pl.col(ids.name).str.strip_suffix(end).cast(pl.Int64, strict=False)
 
 
 def _moments(text: pl.Expr, *, zoned: bool) -> pl.Expr:

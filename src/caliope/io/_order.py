@@ -219,13 +219,14 @@ def calendar_of(column: nw.Series[Any], plan: Plan) -> Float:
 
 
 def _refuse_alike(ids: NDArray[Any], episode: str) -> None:
-    """Raise for ids that differ in spaces or leading zeros alone: one episode would count as two."""
+    """Raise for ids that differ in spaces, in leading zeros or in a last .0 alone: one episode would count as two."""
     if ids.dtype.kind not in "OU":
         return
     bare: dict[str, Any] = {}
     for each in ids:
         text = str(each).strip()
-        other = bare.setdefault((text.lstrip("0") or "0") if text.isdigit() else text, each)
+        whole = text.removesuffix(".0")
+        other = bare.setdefault((whole.lstrip("0") or "0") if whole.isdigit() else text, each)
         if other is each:
             continue
         if str(other).strip() == text:
@@ -233,8 +234,13 @@ def _refuse_alike(ids: NDArray[Any], episode: str) -> None:
                 f"column {episode!r}: {other!r} and {each!r} differ in spaces alone, and would be two episodes. Remove "
                 "the spaces around ids."
             )
+        where = (
+            "leading zeros"
+            if text.isdigit() and str(other).strip().isdigit()
+            else "the way a number is written"
+        )
         raise ValueError(
-            f"column {episode!r}: {other!r} and {each!r} differ in leading zeros alone, and would be two episodes. "
+            f"column {episode!r}: {other!r} and {each!r} differ in {where} alone, and would be two episodes. "
             "Write the ids of an episode alike, or put a letter before those that differ."
         )
 
