@@ -95,7 +95,7 @@ def test_ids_that_are_written_as_whole_numbers_are_numbers(path, ids):
 def test_ids_that_pandas_wrote_as_decimals_after_a_gap_are_whole_numbers(path):
     assert read_table(write(path, ["7.0", "-12.0"]), **ROLES).ids.tolist() == [7, -12]
     assert read_table(write(path, ["7.0", "12.5"]), **ROLES).ids.tolist() == ["7.0", "12.5"]
-    with pytest.raises(ValueError, match="'7' and '7.0' differ in the way a number is written alone"):
+    with pytest.raises(ValueError, match=r"'7' and '7\.0' differ in the way a number is written alone"):
         read_table(write(path, ["7", "7.0"]), **ROLES)
 
 
