@@ -20,7 +20,7 @@ LAYERS = [
     ["_cells"],
     ["checks", "_ragged", "_digits", "_conditions", "_files"],
     ["_derived", "_traced"],
-    ["_clusters", "_counts", "_identity", "_tables"],
+    ["_clusters", "_counts", "_identity", "_tables", "_trees"],
     ["_results"],
     ["_validation"],
     ["_trajectories"],

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression
 
 import caliope as cal
 from caliope._audit import prepare_audit, run_placebo
 from caliope._audit._placebo import _policies, _predict_returns
+from caliope._trees import ExtraTreesRegressor
 from caliope.behaviour import fit_behaviour
 from caliope.domains import ward
 from caliope.values._fqe import returns_to_go

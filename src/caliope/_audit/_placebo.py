@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
-from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from caliope._policies import probabilities_on
 from caliope._ragged import Float, at_actions
 from caliope._results import Interval, finite
 from caliope._trajectories import Trajectories
+from caliope._trees import ExtraTreesClassifier, ExtraTreesRegressor
 from caliope.behaviour._calibrators import Shrinkage
 from caliope.behaviour._fit import FittedBehaviour
 from caliope.behaviour._recalibration import recalibrate

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from caliope._ragged import Bool, Float, Int
 from caliope._trajectories import Trajectories
+from caliope._trees import ExtraTreesRegressor
 
 # Features looked at for every split of the default regressor.
 _FEATURES = 30

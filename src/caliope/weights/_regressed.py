@@ -23,11 +23,12 @@ def default_regressors() -> dict[str, Any]:
     thread: several sum in the order in which they end.
     """
     from sklearn.dummy import DummyRegressor  # the other transforms need NumPy alone
-    from sklearn.ensemble import ExtraTreesRegressor
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
+
+    from caliope._trees import ExtraTreesRegressor
 
     def kernel(penalty: float) -> Any:
         return make_pipeline(StandardScaler(), Nystroem(n_components=100), Ridge(penalty))
