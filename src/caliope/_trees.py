@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 _Array = NDArray[Any]
 _SEEDS = np.iinfo(np.int32).max
+# Entries of the table up to which a tree takes less time than its thread, so that other cores do not help.
+FEW_ENTRIES = 8_000
 
 
 class _InSeries:
@@ -60,7 +62,7 @@ class _InSeries:
         return (
             finite
             and all(getattr(self, name) == value for name, value in usual.items())
-            and self.n_jobs in (None, 1)  # type: ignore[attr-defined]
+            and (self.n_jobs in (None, 1) or x.size <= FEW_ENTRIES)  # type: ignore[attr-defined]
             and getattr(self, "class_weight", None) is None
         )
 

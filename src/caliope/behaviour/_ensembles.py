@@ -10,7 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from caliope._policies import action_probabilities
 from caliope._ragged import Float, Int, at_actions
+from caliope._trees import FEW_ENTRIES, ExtraTreesClassifier
 from caliope.behaviour._calibrators import Chain, Shrinkage, Temperature
 from caliope.behaviour._fit import (
     MostLikelyAction,
@@ -153,7 +154,7 @@ class _OrderedVotes:
         alone.n_jobs = 1
         vote = super(_OrderedVotes, alone).predict_proba  # type: ignore[misc]
         jobs = effective_n_jobs(self.n_jobs)
-        if jobs == 1 or not isinstance(X, np.ndarray) or len(X) < jobs:
+        if jobs == 1 or not isinstance(X, np.ndarray) or len(X) < jobs or X.size <= FEW_ENTRIES:
             return vote(X)
         parts = Parallel(n_jobs=jobs, require="sharedmem")(
             delayed(vote)(part) for part in np.array_split(X, jobs)
@@ -165,7 +166,7 @@ class OrderedForest(_OrderedVotes, RandomForestClassifier):  # type: ignore[misc
     """The random forest of scikit-learn, with a fixed order of votes."""
 
 
-class OrderedExtraTrees(_OrderedVotes, ExtraTreesClassifier):  # type: ignore[misc]
+class OrderedExtraTrees(_OrderedVotes, ExtraTreesClassifier):
     """The extremely randomised trees of scikit-learn, with a fixed order of votes."""
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 
 @contextmanager
@@ -22,5 +24,11 @@ def one_blas_thread() -> Iterator[None]:
     ...     {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
     {1}
     """
-    with threadpool_limits(1, user_api="blas"):
+    with _loaded_libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
         yield
+
+
+@lru_cache(1)
+def _loaded_libraries(n_modules: int) -> ThreadpoolController:
+    """The libraries to limit, looked for anew when something was imported: that takes longer than many a small fit."""
+    return ThreadpoolController()
