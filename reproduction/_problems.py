@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -19,6 +18,7 @@ from caliope._gather import target_probabilities
 from caliope._policies import action_probabilities, mix, practice, tilt
 from caliope._ragged import Bool, Float
 from caliope._trajectories import Trajectories
+from caliope._trees import ExtraTreesRegressor
 from caliope.behaviour import present_columns
 from caliope.domains import icu_sepsis, random_mdp, toy_map
 from caliope.domains._sepsis_process import without_vasopressors

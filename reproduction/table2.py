@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesRegressor
 
 from caliope._formulas import dm, monte_carlo, step_wis, wis
 from caliope._gather import gather
@@ -20,6 +19,7 @@ from caliope._policies import action_probabilities
 from caliope._ragged import Float
 from caliope._traits import Estimator
 from caliope._trajectories import Trajectories
+from caliope._trees import ExtraTreesRegressor
 from caliope.behaviour import Chain, Shrinkage, Temperature, default_models, fit_behaviour, paper_models
 from caliope.calibration import (
     Neighbourhoods,
