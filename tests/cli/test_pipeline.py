@@ -11,7 +11,7 @@ from caliope._audit._requirements import REQUIREMENTS, check_limits
 from caliope.cli import main
 from caliope.cli._evaluate import judge
 from caliope.cli._study import read_study
-from tests.support.report_audits import far_audit, near_audit
+from support.report_audits import far_audit, near_audit
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from caliope.cli import main
 from caliope.report import draw_again, write_report
-from tests.support.report_audits import far_audit, near_audit, strange_audit
+from support.report_audits import far_audit, near_audit, strange_audit
 
 
 def run(*arguments):

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from caliope import plots
 from caliope._audit._summary import QUANTILES
-from tests.support.report_audits import far_audit, near_audit
+from support.report_audits import far_audit, near_audit
 
 LONG = ["a behaviour model with a rather long name", "short", "another one, fitted on the same data"]
 

@@ -12,7 +12,7 @@ import pytest
 from caliope._audit._opened import compare_behaviour
 from caliope.behaviour import TabularFrequencies, fit_behaviour
 from caliope.domains import ward
-from tests.support.report_audits import far_audit, near_audit
+from support.report_audits import far_audit, near_audit
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,9 @@
-"""Small audits for the tests of the report: near practice, far from it, and one with hostile names."""
+"""Small audits for the tests of the report: near practice, far from it, and one with hostile names.
+
+Each is made once per process, whoever asks: audits do not change.
+"""
+
+from functools import cache
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -15,16 +20,19 @@ def models():
     return {"logistic": LogisticRegression(), "frequencies": TabularFrequencies()}
 
 
+@cache
 def near_audit():
     log = ward.simulate(300, rng=0)
     by = cal.calibration.severity_strata(log.states[:, 0], (2, 4))
     return audit(log, cal.TabularPolicy(ward.EARLIER), models(), by=by, n_draws=200, rng=0)
 
 
+@cache
 def far_audit():
     return audit(ward.simulate(200, rng=0), cal.TabularPolicy(ward.AGGRESSIVE), models(), n_draws=200, rng=0)
 
 
+@cache
 def strange_audit():
     """A log of 25 actions whose features, episodes, strata and models have names made to break a page."""
     rng, n, length = np.random.default_rng(0), 120, 4
@@ -45,6 +53,7 @@ def strange_audit():
     return audit(data, target, named, by=by, gamma=0.9, n_draws=200, rng=0)
 
 
+@cache
 def shop_audit():
     """A shop that shows one of 25 banners in each of a few steps of a visit."""
     rng, n, length = np.random.default_rng(1), 150, 3
