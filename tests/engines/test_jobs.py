@@ -53,15 +53,18 @@ def run(engine, task, work=None):
 
 
 SQUARES = {0: 4, 1: 9, 2: 16, 3: 25}
-ENGINES = [Local(1), Local(2), pytest.param(Dask(workers=2), marks=pytest.mark.slow)]
+WITH_WORKERS = [
+    pytest.param(Local(2), marks=pytest.mark.slow),
+    pytest.param(Dask(workers=2), marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=str)
-def test_every_engine_applies_the_function_to_every_part(engine):
-    assert run(engine, square) == SQUARES
+def test_every_part_gets_the_function():
+    """In this process; with workers, where one of them is killed besides."""
+    assert run(Local(1), square) == SQUARES
 
 
-@pytest.mark.parametrize("engine", [Local(2), pytest.param(Dask(workers=2), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("engine", WITH_WORKERS, ids=str)
 def test_a_worker_that_is_killed_changes_nothing(engine, tmp_path):
     assert run(engine, partial(die_once, tmp_path)) == SQUARES
     assert (tmp_path / "killed").exists()
@@ -74,7 +77,7 @@ def test_a_part_that_kills_its_workers_is_named(engine):
         run(engine, die_of_three)
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=str)
+@pytest.mark.parametrize("engine", [Local(1), *WITH_WORKERS], ids=str)
 def test_an_error_names_the_part(engine):
     with pytest.raises(PartitionError, match=r"^3: column 'age' has gaps$"):
         run(engine, refuse_three)
