@@ -23,6 +23,7 @@ from caliope._audit import (
     _run,
     _settings,
     _several,
+    _whole,
 )
 from caliope._audit._about import About
 from caliope._audit._answers import _LISTED, _list
@@ -30,11 +31,13 @@ from caliope._audit._compare import Names, name_facts
 from caliope._audit._comparison import PolicyComparison
 from caliope._audit._given_order import in_given_order
 from caliope._audit._learn import check_folds
+from caliope._audit._placebo import Placebo
 from caliope._audit._prepare import PreparedAudit
 from caliope._audit._remedy import ALL, Trial
 from caliope._audit._requirements import check_limits
 from caliope._audit._result import Audit
 from caliope._audit._settings import AuditSettings
+from caliope._audit._subgroups import Subgroup
 from caliope._cache import Cache
 from caliope._policies import MixWithPractice
 from caliope._results import Estimate, Interval, Table
@@ -407,3 +410,74 @@ def test_the_stages_of_a_comparison_name_the_policy():
     told = []
     _several._named(told.append, "half")("estimating")
     assert told == ["half: estimating"]
+
+
+@pytest.mark.parametrize(
+    ("low", "end"), [(-0.1, "and none is beyond chance"), (0.05, "and it is beyond chance")]
+)
+def test_a_negative_control_says_whether_it_missed(low, end):
+    found = Placebo(0.6, 0.5, Interval(low, 0.2, 0.95), "more of the first action", 2.1, 3, 100, ())
+    assert found.describe().endswith(end)
+
+
+def test_a_subgroup_has_the_verdict_of_its_difference():
+    value, difference = (
+        Estimate(name, name, 0.5, Interval(0.4, 0.6, 0.95), 100, 90.0, found)
+        for name, found in (("a", ()), ("b", (L105.finding("caution", n=50),)))
+    )
+    part = Subgroup("ill", 100, 90.0, 0.4, value, difference)
+    assert (part.value.verdict, part.verdict) == ("trust", "caution")
+
+
+def test_a_part_of_a_file_that_lost_a_trajectory_is_refused():
+    data = ward.simulate(5, rng=0)
+    options = SimpleNamespace(options={"calendar": None}, trajectories=lambda rows: data)
+    job = SimpleNamespace(reading=options, n_actions=3)
+
+    def part(n):
+        return SimpleNamespace(rows=lambda reading: None, numbers=np.arange(n))
+
+    assert len(_parts.WeighPart._read(job, part(5))) == 5
+    with pytest.raises(ValueError, match="holds 5 trajectories now and not 6: the file was changed"):
+        _parts.WeighPart._read(job, part(6))
+
+
+def test_trajectories_of_a_part_are_ordered_by_their_numbers_unless_a_calendar_does():
+    data = ward.simulate(3, rng=0)
+    numbers = np.array([7, 2, 5])
+
+    def read(calendar):
+        reading = SimpleNamespace(options={"calendar": calendar}, trajectories=lambda rows: data)
+        return _parts.read_part(reading, None, numbers)
+
+    assert read(None).calendar.tolist() == [7.0, 2.0, 5.0]
+    assert read("admitted") is data
+
+
+def test_a_policy_without_a_file_is_told_apart_by_what_it_holds():
+    text, held = _whole._identity_of(np.eye(3))  # its class is of a compiled module
+    assert isinstance(text, str)
+    assert held != _whole._identity_of(2 * np.eye(3))[1]
+    assert _whole._identity_of(Row("a", "b", ()))[0].startswith('"""Audits: what no other test')
+
+
+def test_models_of_weights_that_were_fitted_together_stay_one():
+    class Regression(SimpleNamespace):
+        def without_log(self):
+            return RegressionModel(None if self.fit is None else (object(), self.fit[1]))
+
+    model = object()
+    fits = [Regression(fit=(model, 0)), Regression(fit=(model, 1)), Regression(fit=None)]
+    first, second, none = _whole._share_models(fits)
+    assert first.fit[0] is second.fit[0]
+    assert (first.fit[1], second.fit[1], none.fit) == (0, 1, None)
+
+
+@dataclass(frozen=True)
+class RegressionModel:
+    fit: object
+
+
+def test_practice_itself_is_weighed_in_no_share():
+    basis = SimpleNamespace(asked=SimpleNamespace(target=cal.practice))
+    assert _whole._fit_shares(None, basis) == ([], [])
