@@ -9,8 +9,11 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import caliope as cal
 from caliope._audit._benchmark import ColumnStrength, benchmark_columns, compare_strength, steps_to_use
+from caliope.behaviour import TabularFrequencies
 from caliope.checks._audit import check_fragility
+from caliope.domains import ward
 from caliope.sensitivity import breakdown
+from caliope.values import TabularRegressor
 
 
 def chosen(logits, rng):
@@ -153,3 +156,13 @@ def test_a_wide_log_is_measured_on_fewer_steps():
     wide = log(n=3, strength=(0.1,) * 178, actions=25)
     assert steps_to_use(wide) == 12_000_000 // (178 * 25)
     assert steps_to_use(log(n=3, strength=(0.1,) * 900, actions=25)) == 1000
+
+
+def test_an_audit_has_the_yardstick_unless_probabilities_were_logged():
+    data = ward.simulate(150, rng=0)
+    given = {"regressor": TabularRegressor(), "n_draws": 20, "rng": 0, "progress": False}
+    target, models = cal.TabularPolicy(ward.EARLIER), {"frequencies": TabularFrequencies()}
+    found = cal.audit(data, target, models, **given)
+    assert [each.column for each in found.benchmark] == ["state"]
+    known = cal.audit(data, target, models, logged=data["behaviour"], **given)
+    assert known.benchmark == ()

@@ -198,3 +198,13 @@ def test_the_prediction_uses_at_most_so_many_steps(monkeypatch):
     data, _ = draw(200, 0)
     _predict_returns(data, gamma=1.0, rng=0)
     assert sizes == [100, 100]
+
+
+def test_a_policy_that_a_probability_of_zero_cannot_weigh_is_left_out():
+    data = ward.simulate(200, rng=0)
+    p = cal.TabularPolicy(ward.PRACTICE).predict_proba(data.states)
+    assert run_placebo(data, p, gamma=1.0, rng=0).tests == 5
+    p[0], p[0, data.actions[0]] = 0.5, 0.0
+    found = run_placebo(data, p, gamma=1.0, rng=0)
+    assert found.tests == 4  # decisions less clear-cut than practice would divide by 0
+    assert np.isfinite([found.value, found.z, found.error.low, found.error.high]).all()

@@ -427,6 +427,9 @@ def test_a_subgroup_has_the_verdict_of_its_difference():
     )
     part = Subgroup("ill", 100, 90.0, 0.4, value, difference)
     assert (part.value.verdict, part.verdict) == ("trust", "caution")
+    assert part.cells()["stratum"] == "ill"
+    assert replace(part, name="x" * 40).cells()["stratum"] == "x" * 40
+    assert len(replace(part, name="x" * 41).cells()["stratum"]) == 40
 
 
 def test_a_part_of_a_file_that_lost_a_trajectory_is_refused():
@@ -454,10 +457,13 @@ def test_trajectories_of_a_part_are_ordered_by_their_numbers_unless_a_calendar_d
     assert read("admitted") is data
 
 
-def test_a_policy_without_a_file_is_told_apart_by_what_it_holds():
+def test_a_policy_without_a_file_is_told_apart_by_what_it_holds(monkeypatch):
     text, held = _whole._identity_of(np.eye(3))  # its class is of a compiled module
     assert isinstance(text, str)
     assert held != _whole._identity_of(2 * np.eye(3))[1]
+    monkeypatch.setitem(sys.modules, "typed in", SimpleNamespace(__file__=None))
+    typed = type("Typed", (), {"__module__": "typed in"})
+    assert _whole._identity_of(typed())[0] == ""
     assert _whole._identity_of(Row("a", "b", ()))[0].startswith('"""Audits: what no other test')
 
 
