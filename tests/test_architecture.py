@@ -19,7 +19,9 @@ MODULES = {
 LAYERS = [
     ["_cells"],
     ["checks", "_ragged", "_digits", "_conditions", "_files"],
-    ["_derived", "_traced"],
+    ["_derived", "_traced", "_columns"],
+    ["_in_parts"],
+    ["_evidence_columns"],
     ["_clusters", "_counts", "_identity", "_tables", "_trees"],
     ["_results"],
     ["_validation"],

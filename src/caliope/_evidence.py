@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from caliope._clusters import as_clusters, number_clusters
 from caliope._counts import Counts, LeaveOneOutCounts, as_counts
-from caliope._derived import cached_properties, derived
-from caliope._ragged import Bool, Float, Int, Ragged, check_offsets, column_max, read_only
+from caliope._derived import derived
+from caliope._evidence_columns import EvidenceColumns, exp_difference
+from caliope._in_parts import STEP_COLUMNS
+from caliope._ragged import Bool, Float, Int, check_offsets, read_only
 from caliope._traced import TracedCounts
 from caliope._validation import as_log_ratio, as_step_column, check_gamma, unmasked
 from caliope.checks import Finding
 
 T = TypeVar("T")
+# A per-step column, or what computes it for some of the trajectories.
+PerStep: TypeAlias = "Float | Callable[[Evidence], Float]"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evidence:
+class Evidence(EvidenceColumns):
     r"""Rewards, log-ratios, values and counts of n trajectories: everything that an estimator reads.
 
     Estimators are functions of an ``Evidence``. Resampling changes ``counts`` and nothing else, so an
@@ -95,12 +99,12 @@ class Evidence:
         rewards = unmasked("rewards", self.rewards)
         offsets = check_offsets(self.offsets, len(rewards) if rewards.ndim else 0)
         set_field = object.__setattr__
-        set_field(self, "_derived", {})
         set_field(self, "offsets", offsets)
+        self._begin()
         set_field(self, "rewards", as_step_column("rewards", rewards, len(rewards)))
-        set_field(self, "log_ratio", as_log_ratio(self.log_ratio, len(rewards)))
+        set_field(self, "log_ratio", as_log_ratio("log_ratio", self.log_ratio, len(rewards)))
         if self.log_weight is not None:
-            weight = as_log_ratio(self.log_weight, len(rewards), name="log_weight")
+            weight = as_log_ratio("log_weight", self.log_weight, len(rewards))
             set_field(self, "log_weight", weight)
         set_field(self, "counts", as_counts(self.counts, len(offsets) - 1))
         if self.terminated is not None:
@@ -126,157 +130,36 @@ class Evidence:
         parts += [f"notes: {' '.join(note.code for note in self.notes)}"] if self.notes else []
         return f"Evidence({', '.join(parts)})"
 
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
     def with_counts(self, counts: ArrayLike | Counts | None) -> Evidence:
         """Return the same evidence with other counts; columns that do not depend on them are shared."""
         if counts is self.counts:
             return self
-        other: Evidence = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        for name in cached_properties(type(self)):
-            other.__dict__.pop(name, None)
-        object.__setattr__(other, "counts", as_counts(counts, len(self)))
-        return other
+        return self._copy(counts=as_counts(counts, len(self)))
 
     def changed(self, **columns: Any) -> Evidence:
-        """Return the same trajectories with other columns; where their steps lie is worked out once for both."""
-        other = replace(self, **columns)
-        other._derived["layout"] = self.layout  # type: ignore[attr-defined]
-        return other
+        """Return the same trajectories with other columns over steps and other notes.
 
-    def once(self, what: Hashable, compute: Callable[[], T]) -> T:
-        """What was computed of this evidence, at the first call that names it."""
-        known: dict[Hashable, T] = self._derived  # type: ignore[attr-defined]
-        try:
-            hash(what)
-        except TypeError:
-            return compute()
-        if what not in known:
-            known[what] = compute()
-        return known[what]
+        Where their steps lie is worked out once for both.
+        """
+        n = len(self.rewards)
+        for name in STEP_COLUMNS:
+            if columns.get(name) is not None:
+                check = as_log_ratio if name.startswith("log") else as_step_column
+                columns[name] = check(name, columns[name], n)
+        return self._copy(**columns, _derived={"layout": self.layout})
 
     def __getstate__(self) -> dict[str, Any]:
         """Without derived columns: what needs them computes them."""
         return {**self.__dict__, "_derived": {}}
 
-    def forget(self) -> None:
-        """Let go of derived columns, which are computed again when they are asked for; the layout is shared."""
-        layout = self.layout
-        self._derived.clear()  # type: ignore[attr-defined]
-        self._derived["layout"] = layout  # type: ignore[attr-defined]
-
     def take(self, which: Int) -> Evidence:
         """Return the evidence of the trajectories numbered ``which``, each counted once."""
-        rows = self.layout.rows_of(which)
-        return replace(
-            self,
-            rewards=self.rewards[rows],
-            log_ratio=self.log_ratio[rows],
-            offsets=np.concatenate([[0], np.cumsum(self.layout.lengths[which])]),
-            counts=None,
-            q=None if self.q is None else self.q[rows],
-            v=None if self.v is None else self.v[rows],
-            terminated=None if self.terminated is None else self.terminated[which],
-            cluster=None if self.cluster is None else self.cluster[which],
-            place=None if self.place is None else self.place[which],
-            log_weight=None if self.log_weight is None else self.log_weight[rows],
-        )
-
-    # -- derived columns: cached, and independent of the counts -------------------------------------------
-
-    @derived
-    def layout(self) -> Ragged:
-        """How the steps lie in memory, and which trajectories are independent."""
-        return Ragged(self.offsets, self.cluster)
-
-    @derived
-    def discount(self) -> Float:
-        r""":math:`\gamma^t` for every t up to the longest trajectory, (T,)."""
-        return self.gamma ** np.arange(self.layout.horizon, dtype=np.float64)
-
-    @derived
-    def returns(self) -> Float:
-        r""":math:`G_i = \sum_t \gamma^t r_t`, (n,)."""
-        return self.sum_steps(self.rewards)
-
-    @derived
-    def log_rho(self) -> Float:
-        r""":math:`\log \rho_t = \sum_{j \le t} \log \lambda_j`, or ``log_weight`` where that is given, (N,)."""
-        return self.layout.cumulate(self.log_ratio) if self.log_weight is None else self.log_weight
-
-    @derived
-    def rho(self) -> Float:
-        r""":math:`\rho_t = \prod_{j=0}^{t} \lambda_j`, step t included (the paper's appendix), (N,)."""
-        with np.errstate(over="ignore"):
-            return np.exp(self.log_rho)
-
-    @derived
-    def rho_before(self) -> Float:
-        r""":math:`\rho_{t-1}`, with :math:`\rho_{-1} = 1`, (N,)."""
-        return self.layout.before(self.rho, 1.0)
-
-    @derived
-    def log_scale(self) -> Float:
-        r"""Largest :math:`\log \rho_t` at each t, an ended trajectory keeping its last one, (T,)."""
-        scale = np.full(self.layout.horizon, -np.inf)
-        for group, block in self.layout.blocks(self.log_rho):
-            np.maximum(scale[: group.length], column_max(block), out=scale[: group.length])
-            scale[group.length :] = np.maximum(scale[group.length :], block[:, -1].max())
-        return scale
-
-    @derived
-    def weight(self) -> Float:
-        r""":math:`\rho_t` divided by the largest at the same t, (N,).
-
-        The divisor cancels in self-normalised ratios; without it a product of hundreds leaves the range of a float.
-        """
-        if self.layout.equal:
-            return _exp_difference(self.log_rho.reshape(len(self), -1), self.log_scale).ravel()
-        return _exp_difference(self.log_rho, self.log_scale[self.layout.time])
-
-    @derived
-    def weight_before(self) -> Float:
-        """``weight`` of the step before, with 1 before the first, (N,)."""
-        return self.layout.before(self.weight, 1.0)
-
-    @derived
-    def final_weight(self) -> Float:
-        r""":math:`\rho_{T_i - 1}` of each whole trajectory divided by the largest, (n,)."""
-        last = self.log_rho[self.layout.last]
-        return _exp_difference(last, last.max())
-
-    @derived
-    def residual(self) -> Float:
-        r""":math:`r_t - \hat Q_t`, (N,); 0 at the last step of a trajectory that was cut off."""
-        if self.q is None:
-            raise ValueError(
-                "this estimator needs action values: give gather(..., q=...) or Evidence(..., q=, v=)."
-            )
-        residual = self.rewards - self.q
-        if self.terminated is not None:
-            residual[self.layout.last[~self.terminated]] = 0.0
-        return residual
-
-    @derived
-    def _parts(self) -> tuple[tuple[Int, Evidence], ...]:
-        order = np.arange(len(self)) if self.layout.order is None else self.layout.order
-        return tuple((order[g.members], self.take(order[g.members])) for g in self.layout.groups)
-
-    def discounted(self, x: Float) -> Float:
-        r"""Multiply a per-step column by :math:`\gamma^t`."""
-        if self.gamma == 1:
-            return x
-        if self.layout.equal:
-            return (x.reshape(len(self), -1) * self.discount).ravel()
-        return x * self.discount[self.layout.time]
-
-    def sum_steps(self, x: Float) -> Float:
-        r""":math:`\sum_t \gamma^t x_t` of a per-step column, (n,)."""
-        if self.layout.equal:
-            return x.reshape(len(self), -1) @ self.discount
-        return self.layout.sum_steps(self.discounted(x))
+        own: dict[str, Any] = {**self.rows_of(which)}
+        for name in ("terminated", "cluster", "place"):
+            column = getattr(self, name)
+            own[name] = None if column is None else column[which]
+        offsets = np.concatenate([[0], np.cumsum(self.layout.lengths[which])])
+        return replace(self, **own, offsets=offsets, counts=None)
 
     # -- sums over trajectories, each counted as often as counts say --------------------------------------
 
@@ -295,20 +178,42 @@ class Evidence:
             return self.counts.take(x.sum, lambda slope: np.where(x == 0, 0.0, slope * x))
         return self.counts @ x
 
-    def total_by_time(self, x: Float) -> Any:
-        r""":math:`\sum_i c_i x_{it}` of a per-step column for every t, over the trajectories that reach t, (..., T)."""
+    def total_by_time(self, x: PerStep) -> Any:
+        r""":math:`\sum_i c_i x_{it}` of a per-step column for every t, over the trajectories that reach t, (..., T).
+
+        The column may be given as a function that computes it for a part of the trajectories: then a long log needs no
+        whole column.
+        """
+        if callable(x) and self.in_parts and not isinstance(self.counts, LeaveOneOutCounts):
+            return self._total_of_parts(x)
+        column = x(self.with_counts(None)) if callable(x) else x
         if isinstance(self.counts, LeaveOneOutCounts):
-            whole = self.with_counts(self.counts.base).total_by_time(x)
-            return whole + self.counts.step[:, None] * self.layout.dense(x, self.counts.which)
+            whole = self.with_counts(self.counts.base).total_by_time(column)
+            return whole + self.counts.step[:, None] * self.layout.dense(column, self.counts.which)
         if isinstance(self.counts, TracedCounts):
             once = self.with_counts(None)
             return self.counts.take(
-                lambda: once.total_by_time(x), lambda slope: self.layout.weigh_steps(x, slope)
+                lambda: once.total_by_time(column), lambda slope: self.layout.weigh_steps(column, slope)
             )
         out = np.zeros((*self._leading(), self.layout.horizon))
-        for group, block in self.layout.blocks(x):
+        for group, block in self.layout.blocks(column):
             out[..., : group.length] += self._sum(group.members, block)
         return out
+
+    def _total_of_parts(self, x: Callable[[Evidence], Float]) -> Any:
+        if isinstance(self.counts, TracedCounts):
+            return self.counts.take(lambda: self._sum_once(x), lambda slope: self.weigh_steps(x, slope))
+        if not isinstance(self.counts, np.ndarray):
+            return self._sum_once(x)
+        out = np.zeros((*self._leading(), self.layout.horizon))
+        for part in self.parts():
+            counted = part.with_counts(self.counts[..., part.members])
+            out[..., : part.layout.horizon] += counted.total_by_time(x(part))
+        return out
+
+    def _sum_once(self, x: Callable[[Evidence], Float]) -> Float:
+        """The sum by time, computed when it is first asked for: an estimate and its derivative both ask."""
+        return self.once(("sum", x), lambda: self.sum_by_time(x))
 
     def weight_by_time(self) -> Any:
         r""":math:`\sum_i c_i \rho_{it}` for every t over **all** trajectories, (..., T), on the scale of ``weight``.
@@ -324,35 +229,41 @@ class Evidence:
             return self.counts.take(self.with_counts(None).weight_by_time, self._weigh_weights)
         if isinstance(self.counts, LeaveOneOutCounts):
             which = self.counts.which
-            rows = _exp_difference(self.layout.dense(self.log_rho, which, carry=True), self.log_scale)
+            rows = exp_difference(self.layout.dense(self.log_rho, which, carry=True), self.log_scale)
             return self.with_counts(self.counts.base).weight_by_time() + self.counts.step[:, None] * rows
-        total = self.total_by_time(self.weight)
+        total = self.total_by_time(_weight)
         if self.layout.equal:
             return total
-        log_last = self.log_rho[self.layout.last]
-        log_last = log_last if self.layout.order is None else log_last[self.layout.order]
+        log_last = self.log_last if self.layout.order is None else self.log_last[self.layout.order]
         time, ended, carried = np.arange(self.layout.horizon), [], []
         for group in self.layout.groups[:-1]:
             # Scaled by the group's own largest, so that nothing underflows before its time.
             top = log_last[group.members].max()
-            ended.append(self._sum(group.members, _exp_difference(log_last[group.members], top)))
-            carried.append(_exp_difference(np.where(time >= group.length, top, -np.inf), self.log_scale))
+            ended.append(self._sum(group.members, exp_difference(log_last[group.members], top)))
+            carried.append(exp_difference(np.where(time >= group.length, top, -np.inf), self.log_scale))
         return total + np.stack(ended, axis=-1) @ np.stack(carried)
 
     def _weigh_weights(self, slope: Float) -> Float:
         """Sum the weights of each trajectory over all t with a factor each, those after its end included, (n,)."""
-        out = self.layout.weigh_steps(self.weight, slope)
-        log_last, time = self.log_rho[self.layout.last], np.arange(self.layout.horizon)
+        out, time = self.weigh_steps(_weight, slope), np.arange(self.layout.horizon)
         for group in self.layout.groups[:-1]:
             members = self.layout.members(group)
-            top = log_last[members].max()
-            carried = _exp_difference(np.where(time >= group.length, top, -np.inf), self.log_scale)
-            out[members] += _exp_difference(log_last[members], top) * (carried @ slope)
+            top = self.log_last[members].max()
+            carried = exp_difference(np.where(time >= group.length, top, -np.inf), self.log_scale)
+            out[members] += exp_difference(self.log_last[members], top) * (carried @ slope)
         return out
+
+    @derived
+    def _of_length(self) -> tuple[tuple[Int, Evidence], ...]:
+        return tuple(self._by_length())
+
+    def _by_length(self) -> Iterator[tuple[Int, Evidence]]:
+        order = np.arange(len(self)) if self.layout.order is None else self.layout.order
+        return ((order[g.members], self.take(order[g.members])) for g in self.layout.groups)
 
     def by_length(self) -> Iterator[tuple[Int, Evidence]]:
         """Yield the trajectories of each length, and their evidence with their counts."""
-        for members, part in self._parts:
+        for members, part in self._by_length() if self.in_parts else self._of_length:
             if self.counts is None:
                 yield members, part
             elif isinstance(self.counts, LeaveOneOutCounts | TracedCounts):
@@ -376,15 +287,13 @@ class Evidence:
         return (block.T @ counts.T).T
 
 
+def _weight(e: Evidence) -> Float:
+    return e.weight
+
+
 def refuse_counts(e: Evidence) -> None:
     """Raise if the evidence is already a resample."""
     if e.counts is not None:
         raise ValueError(
             "this evidence already carries counts: give the evidence of the log itself, e.with_counts(None)."
         )
-
-
-def _exp_difference(x: Float, top: Any) -> Float:
-    """exp(x - top) where x <= top, and 0 where both are -inf."""
-    difference = x - np.where(np.isneginf(top), 0.0, top)
-    return np.exp(difference, out=difference)

@@ -91,7 +91,7 @@ def ois(e: Evidence) -> Any:
     >>> float(ois(e))
     8.75
     """
-    return ratio(e.total(e.rho[e.layout.last] * e.returns), e.n)
+    return ratio(e.total(e.last_rho * e.returns), e.n)
 
 
 @estimator(label="Stepwise importance sampling", uses={"weights"}, by_step=True)
@@ -123,7 +123,7 @@ def step_is(e: Evidence) -> Any:
     >>> float(step_is(e))
     9.25
     """
-    return ratio(e.total(e.sum_steps(e.rho * e.rewards)), e.n)
+    return ratio(e.total(e.per_trajectory(lambda part: part.sum_steps(part.rho * part.rewards))), e.n)
 
 
 @estimator(label="Weighted importance sampling", uses={"weights"}, normalised=True)
@@ -192,7 +192,12 @@ def step_wis(e: Evidence) -> Any:
     >>> round(float(step_wis(e)), 6)
     3.775
     """
-    return (e.discount * ratio(e.total_by_time(e.weight * e.rewards), e.weight_by_time())).sum(axis=-1)
+    return (e.discount * ratio(e.total_by_time(_weighted_rewards), e.weight_by_time())).sum(axis=-1)
+
+
+def _weighted_rewards(e: Evidence) -> Any:
+    """Rewards with their weights, (N,)."""
+    return e.weight * e.rewards
 
 
 @estimator(label="Direct method: fitted values alone", uses={"values"})
@@ -220,7 +225,8 @@ def dm(e: Evidence) -> Any:
     >>> float(dm(e))
     2.0
     """
-    return ratio(e.total(require_values(e)[e.layout.first]), e.n)
+    require_values(e)
+    return ratio(e.total(e.first_v), e.n)
 
 
 @estimator(label="Doubly robust", uses={"weights", "values"}, by_step=True)
@@ -253,8 +259,11 @@ def dr(e: Evidence) -> Any:
     >>> float(dr(e))
     4.75
     """
-    per_step = e.rho * e.residual + e.rho_before * require_values(e)
-    return ratio(e.total(e.sum_steps(per_step)), e.n)
+
+    def corrected(part: Evidence) -> Any:
+        return part.sum_steps(part.rho * part.residual + part.rho_before * require_values(part))
+
+    return ratio(e.total(e.per_trajectory(corrected)), e.n)
 
 
 @estimator(label="Weighted doubly robust", uses={"weights", "values"}, normalised=True, by_step=True)
@@ -314,8 +323,18 @@ def wdr_terms(e: Evidence) -> tuple[Any, Any]:
     """
     weight = e.weight_by_time()
     before = np.concatenate([np.asarray(e.n)[..., None], weight[..., :-1]], axis=-1)
-    correction = ratio(e.total_by_time(e.weight * e.residual), weight)
-    return correction, ratio(e.total_by_time(e.weight_before * require_values(e)), before)
+    correction = ratio(e.total_by_time(_weighted_residual), weight)
+    return correction, ratio(e.total_by_time(_weighted_values), before)
+
+
+def _weighted_residual(e: Evidence) -> Any:
+    """Corrections of the values at each step, (N,)."""
+    return e.weight * e.residual
+
+
+def _weighted_values(e: Evidence) -> Any:
+    """Values before each step, (N,)."""
+    return e.weight_before * require_values(e)
 
 
 def require_values(e: Evidence) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ Int = NDArray[np.integer[Any]]
 Bool = NDArray[np.bool_]
 
 _ROUNDING = 1e-9  # relative
+STRETCH = 1 << 16  # steps of a long log that are worked on at a time: a column of them fits into the cache
 
 
 def read_only(x: NDArray[Any]) -> NDArray[Any]:
@@ -213,6 +215,21 @@ class Ragged:
         """Independent unit that every step belongs to, (N,): the groups that no fold may part."""
         return self.owner if self.cluster is None else self.cluster[self.owner]
 
+    @cached_property
+    def stretches(self) -> tuple[slice, ...]:
+        """Neighbouring trajectories with about as many steps as are worked on at a time."""
+        ends = np.searchsorted(self.offsets, np.arange(STRETCH, self.offsets[-1], STRETCH), side="right") - 1
+        edges = np.unique([0, *ends, self.n]).tolist()
+        return tuple(slice(start, stop) for start, stop in pairwise(edges))
+
+    def steps_of(self, members: slice) -> slice:
+        """Where the steps of neighbouring trajectories are."""
+        return slice(int(self.offsets[members.start]), int(self.offsets[members.stop]))
+
+    def part(self, members: slice) -> Ragged:
+        """The layout of neighbouring trajectories by themselves, each independent."""
+        return Ragged(self.offsets[members.start : members.stop + 1] - self.offsets[members.start])
+
     def pool(self, x: NDArray[Any]) -> NDArray[Any]:
         """Sum a per-trajectory column, (n,) or (n, k), over each independent unit; (n_units,) or (n_units, k)."""
         if self.cluster is None:
@@ -234,7 +251,10 @@ class Ragged:
         """Trajectories from short to long, (n,); None when they already are."""
         if (np.diff(self.lengths) >= 0).all():
             return None
-        return np.argsort(self.lengths, kind="stable")
+        # Ten times as fast with few bits.
+        return np.argsort(
+            self.lengths.astype(np.uint16 if self.horizon < 1 << 16 else np.int64), kind="stable"
+        )
 
     @cached_property
     def rows(self) -> Int | None:
@@ -246,6 +266,10 @@ class Ragged:
         lengths = self.lengths[which]
         starts = np.cumsum(lengths) - lengths
         return np.arange(lengths.sum()) + np.repeat(self.first[which] - starts, lengths)
+
+    def divide(self, which: Int) -> list[Int]:
+        """Divide some trajectories into neighbours with no more steps than are worked on at a time, or one alone."""
+        return np.array_split(which, max(1, len(which) * self.horizon // STRETCH))
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -280,6 +304,15 @@ class Ragged:
         for group, block in self.blocks(x):
             out[self.rows[group.steps]] = running_sum(block).ravel()
         return out
+
+    @cached_property
+    def under_way(self) -> Int:
+        """How many trajectories reach each t, (T,)."""
+        return self.n - np.cumsum(np.bincount(self.lengths)[:-1])
+
+    def sum_by_time(self, x: Float) -> Float:
+        """Sum over the trajectories that reach each t, (T,)."""
+        return np.asarray(np.bincount(self.time, weights=x, minlength=self.horizon), dtype=np.float64)
 
     def sum_steps(self, x: Float) -> Float:
         """Sum over the steps of each trajectory, (n,)."""

@@ -54,7 +54,7 @@ def weight_factors(e: Evidence, *, few: int = FEW_UNDER_WAY) -> Any:
     under_way = e.total_by_time(np.ones(len(e.rewards)))
     # On the scale of weight: the mean ratio times exp(log_scale_{t-1} - log_scale_t).
     scaled = ratio(e.total_by_time(e.weight), e.total_by_time(e.weight_before))
-    late = np.bincount(e.layout.time) < few
+    late = e.layout.under_way < few
     if late.any():
         with np.errstate(invalid="ignore"):  # both are -inf where no trajectory has weight
             step = np.exp(np.diff(e.log_scale, prepend=0.0)[late])

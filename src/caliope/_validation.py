@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from caliope._columns import holds_everywhere
 from caliope._ragged import Bool, Float, Int, read_only
 
 _CHUNK = 1 << 22  # entries looked at together, so that checking a large table needs no second one
@@ -287,7 +288,7 @@ def as_step_column(name: str, values: ArrayLike, n_steps: int) -> Float:
     column = np.asarray(unmasked(name, values), dtype=np.float64)
     if column.shape != (n_steps,):
         raise ValueError(f"{name} must have shape ({n_steps},), one for each step, got {column.shape}.")
-    if not np.isfinite(column).all():
+    if not holds_everywhere(np.isfinite, column):
         bad = np.flatnonzero(~np.isfinite(column))
         raise ValueError(
             f"{name} must be finite; {len(bad)} are not (first: {column[bad[0]]} at step {bad[0]})."
@@ -295,13 +296,13 @@ def as_step_column(name: str, values: ArrayLike, n_steps: int) -> Float:
     return read_only(column)
 
 
-def as_log_ratio(values: ArrayLike, n_steps: int, *, name: str = "log_ratio") -> Float:
+def as_log_ratio(name: str, values: ArrayLike, n_steps: int) -> Float:
     """Return logarithms of ratios or weights, one per step, (N,): finite, or -inf."""
     column = np.asarray(unmasked(name, values), dtype=np.float64)
     if column.shape != (n_steps,):
         raise ValueError(f"{name} must have shape ({n_steps},), one for each step, got {column.shape}.")
-    bad = np.flatnonzero(~(column < np.inf))
-    if len(bad):
+    if not holds_everywhere(lambda x: x < np.inf, column):
+        bad = np.flatnonzero(~(column < np.inf))
         reason = (
             " +inf or nan means that the behaviour policy gives probability 0 to an action that was taken."
         )

@@ -527,3 +527,14 @@ def test_a_changed_policy_is_weighed_anew(log, tmp_path):
     one, other = (audit(source, target=x, work=tmp_path / "work") for x in (EARLIER, cal.UniformPolicy(3)))
     assert one.headline.value != other.headline.value
     assert_same(numbers(other), numbers(audit(source, target=cal.UniformPolicy(3))))
+
+
+@pytest.mark.parametrize("stretch", [30, 500])
+def test_a_long_log_is_worked_on_in_parts_and_says_the_same(log, tmp_path, monkeypatch, stretch):
+    """Intervals come from influences, as of a log with very many trajectories."""
+    monkeypatch.setattr("caliope._estimate.MOST_RESAMPLED", 0)
+    source = open_log(log, tmp_path, 2)
+    short = numbers(audit(source))
+    monkeypatch.setattr("caliope._columns.LONG", 1500)  # the sample has fewer decisions, and is short
+    monkeypatch.setattr("caliope._ragged.STRETCH", stretch)
+    assert_same(numbers(audit(source)), short)

@@ -19,7 +19,7 @@ from caliope._evidence import Evidence
 from caliope._formulas import wdr
 from caliope._gather import gather
 from caliope._policies import MixWithPractice
-from caliope._ragged import Float, Int
+from caliope._ragged import STRETCH, Float, Int
 from caliope._results import Estimate, Interval, Table
 from caliope._support import Support
 from caliope._trajectories import Trajectories
@@ -29,7 +29,7 @@ from caliope.checks._counting import count_once
 from caliope.uncertainty._dependence import effective_clusters, few_clusters_factor, stretch
 from caliope.uncertainty._intervals import difference, influence
 from caliope.weights import clip_weights, effective_n, normalise_under_way
-from caliope.weights._marginalised import regress_weights, use_regression
+from caliope.weights._marginalised import plain_and_marginalised, regress_weights
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _DRAWS = 2000  # multipliers behind the uniform band
@@ -214,9 +214,10 @@ def trace_reach(
         found = [*found[:-1], base]
     parts = found if whole is None else found[:-1]
     regressions = regress_weights(parts, data, regressors=regressors, fitted_on=weighed_on, rng=rng)
-    marginalised = (use_regression(*pair) for pair in zip(parts, regressions, strict=True))
-    pairs = zip(found, chain(marginalised, () if whole is None else (whole,)), strict=True)
-    return judge_shares(tuple(shares), pairs, about or Known(), level=level, widen=widen, rng=rng)
+    changed = (plain_and_marginalised(*pair) for pair in zip(parts, regressions, strict=True))
+    last = () if whole is None else ((_plain(base), whole),)
+    evidences = ((raw, *pair) for raw, pair in zip(found, chain(changed, last), strict=True))
+    return judge_shares(tuple(shares), evidences, about or Known(), level=level, widen=widen, rng=rng)
 
 
 def gather_shares(
@@ -238,30 +239,30 @@ def gather_shares(
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """What is kept of the evidence of a share: two columns over trajectories and a few numbers."""
+    """What is kept of the evidence of a share: a column over trajectories and a few numbers."""
 
     value: float
     bias: Bias
     influence: Float  # (units,)
-    plain: Float  # (units,), of the plain weights
+    plain: float  # standard error with the plain weights, times n
     findings: tuple[Finding, ...]
     effective_n: float
     clusters: float | None  # effective number of them
 
     @classmethod
-    def of(cls, raw: Evidence, e: Evidence) -> _Share:
+    def of(cls, raw: Evidence, plain: Evidence, e: Evidence) -> _Share:
         value = float(_GAIN(e))
         found = cls(
             value,
             Bias.of(e, value - float(_GAIN(raw))),
             e.layout.pool(influence(_GAIN, e)),
-            e.layout.pool(influence(_GAIN, _plain(raw))),
+            _norm(e.layout.pool(influence(_GAIN, plain))),
             examine_marginalised(_GAIN, e),
             effective_n(e),
             None if e.cluster is None else effective_clusters(_GAIN, e),
         )
-        raw.forget()
-        e.forget()
+        for each in (raw, plain, e):
+            each.forget()
         return found
 
     def stretch(self, band: Interval) -> Interval:
@@ -273,23 +274,25 @@ class _Share:
 
 def judge_shares(
     shares: tuple[float, ...],
-    pairs: Iterable[tuple[Evidence, Evidence]],
+    evidences: Iterable[tuple[Evidence, Evidence, Evidence]],
     about: Known,
     *,
     level: float,
     widen: float = 1.0,
     rng: np.random.Generator,
 ) -> Reach:
-    """The band and the verdicts from the evidence of each share, plain and marginalised, one after the other."""
+    """The band and the verdicts from the evidence of each share, one after the other.
+
+    Each is given three times: as it is, with weights normalised among those under way and capped, and marginalised.
+    """
     found, n = [], 0
-    for raw, e in pairs:
-        found.append(_Share.of(raw, e))
+    for raw, plain, e in evidences:
+        found.append(_Share.of(raw, plain, e))
         n = len(e)
-    influences = np.array([each.influence for each in found])
     # The error of one share alone, as every other check of an audit has it: at least that of the plain weights.
-    own = np.sqrt((influences**2).sum(axis=1)) / n
-    se = np.maximum(own, [np.sqrt((each.plain**2).sum()) / n for each in found])
-    arm = widen * uniform_arms(influences, level=level, rng=rng) / n
+    own = np.array([_norm(each.influence) for each in found]) / n
+    se = np.maximum(own, [each.plain / n for each in found])
+    arm = widen * uniform_arms([each.influence for each in found], level=level, rng=rng) / n
     rows = []
     for i, (share, each) in enumerate(zip(shares, found, strict=True)):
         half = arm[i] * (se[i] / own[i] * each.bias.factor(float(se[i]), level) if own[i] > 0 else 1.0)
@@ -323,19 +326,33 @@ def _gather_share(data: Trajectories, target: Any, behaviour: Any, base: Evidenc
     return replace(e, behaviour_known=base.behaviour_known, notes=(*e.notes, *kept))
 
 
-def uniform_arms(influences: Float, *, level: float, rng: np.random.Generator) -> Float:
-    """Half the width, times n, of a band that holds for all values together, (S,); influences are (S, n)."""
-    scale = np.sqrt((influences**2).sum(axis=1))
+def uniform_arms(influences: Sequence[Float], *, level: float, rng: np.random.Generator) -> Float:
+    """Half the width, times n, of a band that holds for all values together, (S,); influences are (n,) each."""
+    scale = np.array([_norm(u) for u in influences])
     usable = np.isfinite(scale) & (scale > 0)
     if not usable.any():
         return np.where(scale == 0, 0.0, np.nan)
-    scaled = influences[usable] / scale[usable, None]
-    n = influences.shape[1]
+    used = [u for u, such in zip(influences, usable, strict=True) if such]
+    n = len(used[0])
     if n <= _MULTIPLIED:
+        scaled = np.array(used) / scale[usable, None]
         largest = np.abs(rng.standard_normal((_DRAWS, n)) @ scaled.T).max(axis=1)
     else:
         # The sums are normal, with this covariance: drawn at once.
-        values, vectors = np.linalg.eigh(scaled @ scaled.T)
+        values, vectors = np.linalg.eigh(_products(used) / np.outer(scale[usable], scale[usable]))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         largest = np.abs(rng.standard_normal((_DRAWS, len(root))) @ root.T).max(axis=1)
     return float(np.quantile(largest, level)) * np.where(np.isfinite(scale), scale, np.nan)
+
+
+def _norm(u: Float) -> float:
+    return float(np.sqrt((u**2).sum()))
+
+
+def _products(rows: Sequence[Float]) -> Float:
+    """The sum of products of each two rows, (S, S), a stretch at a time."""
+    total = np.zeros((len(rows), len(rows)))
+    for start in range(0, len(rows[0]), STRETCH):
+        some = np.array([row[start : start + STRETCH] for row in rows])
+        total += some @ some.T
+    return total

@@ -169,15 +169,15 @@ class Whole:
     names : Names
         What its trajectories are called.
     shares : callable, optional
-        What yields the evidence of each share of the decisions, plain and marginalised; by default it is made of the
-        log that was prepared.
+        What yields the evidence of each share of the decisions: as it is, plain and marginalised. By default it is made
+        of the log that was prepared.
     findings : tuple of Finding
         What was found where the models of a sample met the rest of the log.
     """
 
     basis: Basis
     names: Names
-    shares: Callable[[], Iterator[tuple[Evidence, Evidence]]] | None = None
+    shares: Callable[[], Iterator[tuple[Evidence, Evidence, Evidence]]] | None = None
     findings: tuple[Finding, ...] = ()
 
 

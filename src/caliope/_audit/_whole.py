@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 
 from caliope._audit._basis import Basis
 from caliope._audit._compare import Names, random_stream
@@ -22,10 +23,11 @@ from caliope._audit._reach import SHARES, gather_shares
 from caliope._audit._run import Whole, mixed_in
 from caliope._audit._settings import Stages
 from caliope._clusters import take_turns
+from caliope._columns import empty_column, let_go
 from caliope._evidence import Evidence
 from caliope._gather import settle
 from caliope._policies import MixWithPractice, Practice
-from caliope._ragged import Float, Int, Ragged
+from caliope._ragged import STRETCH, Bool, Float, Int, Ragged
 from caliope._trajectories import Trajectories
 from caliope.checks import B110, Finding
 from caliope.checks._copies import check_copies, content_keys
@@ -33,8 +35,8 @@ from caliope.engines._jobs import Engine, run_job
 from caliope.io._inventory import Inventory
 from caliope.io._partitions import Partitions
 from caliope.values._defaults import AveragedValues
-from caliope.weights import clip_weights, normalise_under_way
-from caliope.weights._marginalised import regress_weights, use_regression
+from caliope.weights import clip_weights
+from caliope.weights._marginalised import plain_and_marginalised, regress_weights
 from caliope.weights._regressed import WeightRegression
 
 if TYPE_CHECKING:
@@ -69,23 +71,21 @@ class Extension:
         """Weigh the trajectories outside the sample, and put all of them together."""
         with begin("weighing the other trajectories"):
             shares, fits = _fit_shares(prepared, basis)
-            columns = _Columns.empty(self.layout, 1 + len(fits))
-            columns.put(self.drawn, _of_sample(prepared.data, basis, fits))
+            rows = _Rows.empty(self.layout, 1 + len(fits))
+            rows.put(self.drawn, _of_sample(prepared.data, basis, fits))
             ruled_out = 0
             for ranks, part in self._weigh(prepared, basis, fits):
-                columns.put(ranks, part)
+                rows.put(ranks, part)
                 ruled_out += part.ruled_out
         with begin("gathering all evidence"):
+            columns = rows.columns()
+            del rows
             base = self._evidence(columns, basis.evidence)
             _check_worst(basis.asked.worst, base)
-            whole = replace(
-                basis,
-                evidence=base,
-                capped=clip_weights(base),
-                normalised=clip_weights(normalise_under_way(base)),
-                marginalised=use_regression(base, basis.regression.for_all(columns.before[0])),
-            )
-        again = partial(_each_share, whole, shares, fits, columns.before)
+            plain, marginalised = plain_and_marginalised(base, basis.regression.for_all(columns.before[0]))
+            capped = clip_weights(base)
+            whole = replace(basis, evidence=base, capped=capped, normalised=plain, marginalised=marginalised)
+        again = partial(_each_share, whole, shares, fits, columns.before[1:])
         names = Names(self.inventory.ids[self.inventory.order], self.inventory.order)
         copies = check_copies(prepared.data, columns.keys)
         ruled = _say_ruled_out(prepared, ruled_out, len(columns.rewards))
@@ -174,31 +174,32 @@ def _say_ruled_out(prepared: PreparedAudit, zero: int, total: int) -> tuple[Find
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """Columns of all trajectories, filled part by part."""
+    """Columns of all trajectories."""
 
-    layout: Ragged
     rewards: Float
     log_ratio: Float
     q: Float
     v: Float
-    before: Float  # (k, N)
-    terminated: Any
-    keys: Any
+    before: list[Float]  # predicted weights before each step, of each target
+    terminated: Bool
+    keys: NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The same row by row, filled part by part: the steps of a trajectory are then in one place of a file."""
+
+    layout: Ragged
+    table: Float  # (N, 4 + k)
+    terminated: Bool
+    keys: NDArray[np.uint64]
+    filled: Bool
 
     @classmethod
-    def empty(cls, layout: Ragged, k: int) -> _Columns:
-        n, steps = layout.n, int(layout.offsets[-1])
-        rewards, log_ratio, q, v = (np.full(steps, np.nan) for _ in range(4))
-        return cls(
-            layout,
-            rewards,
-            log_ratio,
-            q,
-            v,
-            np.ones((k, steps)),
-            np.ones(n, dtype=bool),
-            np.zeros(n, dtype=np.uint64),
-        )
+    def empty(cls, layout: Ragged, k: int) -> _Rows:
+        table = empty_column(int(layout.offsets[-1]), 4 + k)
+        ended, filled = (np.zeros(layout.n, dtype=bool) for _ in range(2))
+        return cls(layout, table, ended, np.zeros(layout.n, dtype=np.uint64), filled)
 
     def put(self, ranks: Int, part: PartColumns) -> None:
         """Put what belongs to some trajectories in its place."""
@@ -207,12 +208,26 @@ class _Columns:
             raise ValueError(
                 "a trajectory has another number of steps than when it was looked at: a file was changed."
             )
-        for name in ("rewards", "log_ratio", "q", "v"):
-            getattr(self, name)[rows] = getattr(part, name)
-        for column, values in zip(self.before, part.before.T, strict=True):
-            column[rows] = values
+        self.table[rows] = np.column_stack([part.rewards, part.log_ratio, part.q, part.v, part.before])
+        let_go(self.table)
         self.terminated[ranks] = part.terminated
         self.keys[ranks] = part.keys
+        self.filled[ranks] = True
+
+    def columns(self) -> _Columns:
+        """Each column by itself."""
+        if not self.filled.all():
+            raise ValueError(f"{int((~self.filled).sum())} trajectories were not weighed.")
+        n, k = self.table.shape
+        found = [empty_column(n) for _ in range(k)]
+        for start in range(0, n, STRETCH):
+            part = self.table[start : start + STRETCH]
+            for column, values in zip(found, part.T, strict=True):
+                column[start : start + STRETCH] = values
+                let_go(column[start : start + STRETCH])
+            let_go(part)
+        rewards, log_ratio, q, v, *before = found
+        return _Columns(rewards, log_ratio, q, v, before, self.terminated, self.keys)
 
 
 def _of_sample(data: Trajectories, basis: Basis, fits: list[WeightRegression]) -> PartColumns:
@@ -253,17 +268,29 @@ def _share_models(fits: list[WeightRegression]) -> tuple[WeightRegression, ...]:
 
 
 def _each_share(
-    whole: Basis, shares: list[Evidence], fits: list[WeightRegression], before: Float
-) -> Iterator[tuple[Evidence, Evidence]]:
-    """Evidence of all trajectories with the policy in a share of the decisions, plain and marginalised."""
-    base, q, v_whole = whole.evidence, np.asarray(whole.evidence.q), np.asarray(whole.evidence.v)
-    for share, sample, fit, predicted in zip(SHARES, shares, fits, before[1:], strict=False):
-        with np.errstate(over="ignore", divide="ignore"):
-            log_ratio = np.log((1 - share) + share * np.exp(base.log_ratio))
-        v = (1 - share) * q + share * v_whole
-        raw = base.changed(log_ratio=log_ratio, v=v, notes=sample.notes)
-        yield raw, use_regression(raw, fit.for_all(predicted))
-    yield base, whole.marginalised
+    whole: Basis, shares: list[Evidence], fits: list[WeightRegression], before: list[Float]
+) -> Iterator[tuple[Evidence, Evidence, Evidence]]:
+    """Evidence of all trajectories with the policy in a share of the decisions: as it is, plain, and marginalised."""
+    base = whole.evidence
+    for share, sample, fit, predicted in zip(SHARES, shares, fits, before, strict=False):
+        raw = base.changed(
+            log_ratio=base.per_step(partial(_log_ratio_of_share, share=share)),
+            v=base.per_step(partial(_v_of_share, share=share)),
+            notes=sample.notes,
+        )
+        yield raw, *plain_and_marginalised(raw, fit.for_all(predicted))
+    yield base, whole.normalised, whole.marginalised
+
+
+def _log_ratio_of_share(e: Evidence, share: float) -> Float:
+    """Log-ratios of the policy in a share of the decisions, (N,)."""
+    with np.errstate(over="ignore", divide="ignore"):
+        return np.asarray(np.log((1 - share) + share * np.exp(e.log_ratio)))
+
+
+def _v_of_share(e: Evidence, share: float) -> Float:
+    """Values of the policy in a share of the decisions, which follows practice in the others, (N,)."""
+    return (1 - share) * np.asarray(e.q) + share * np.asarray(e.v)
 
 
 def _check_worst(worst: float | None, e: Evidence) -> None:

@@ -125,11 +125,9 @@ def mean_of_steps(data: Trajectories, values: Float) -> tuple[float, float]:
 
 def effective_by_step(e: Evidence) -> tuple[Int, Float]:
     r"""How many trajectories reach each step, and :math:`(\sum \rho_t)^2 / \sum \rho_t^2` of them, (T,) both."""
-    time, weight = e.layout.time, e.weight
-    total = np.bincount(time, weights=weight)
-    square = np.bincount(time, weights=weight**2)
+    total, square = e.sum_by_time(lambda part: part.weight), e.sum_by_time(lambda part: part.weight**2)
     worth = np.divide(total**2, square, out=np.zeros_like(total), where=square > 0)
-    return np.bincount(time), worth
+    return e.layout.under_way, worth
 
 
 def check_late_steps(e: Evidence) -> tuple[Finding, ...]:

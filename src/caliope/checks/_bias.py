@@ -59,20 +59,16 @@ class Bias:
     @classmethod
     def of(cls, e: Evidence, moved: float) -> Bias:
         """The bias of an estimate with the weights of ``e``, whose change moved it by that much."""
-        time, ratio = e.layout.time, np.exp(e.log_ratio)
-        under_way = np.bincount(time)
+        under_way = e.layout.under_way
         # Where the ratio is 0 the weight before the step is not known; it is taken to be the mean of the others.
-        known = ratio > 0
-        before = np.divide(e.rho, ratio, out=np.zeros_like(ratio), where=known)
-        number, total = np.bincount(time, known), np.bincount(time, before)
+        number, total = e.sum_by_time(lambda part: np.sign(np.exp(part.log_ratio))), e.sum_by_time(_before)
         before = under_way * np.divide(total, number, out=np.zeros_like(total), where=number > 0)
-        after = np.bincount(time, e.rho)
+        after = e.sum_by_time(lambda part: part.rho)
         # Where no trajectory has weight the estimate is undefined, and other findings say so.
         weighty = before > 0
         mean = np.divide(after, before, out=np.ones_like(after), where=weighty)
-        v = np.zeros(len(time)) if e.v is None else e.v
-        step = e.residual + e.gamma * e.layout.after(v, 0.0)
-        error = e.discount * np.sqrt(np.bincount(time, step**2) / under_way)
+        square = e.sum_by_time(lambda part: part.temporal_difference**2)
+        error = e.discount * np.sqrt(square / under_way)
         return cls(moved, np.where(weighty, after - before, 0.0) / len(e), error, mean)
 
     @property
@@ -113,6 +109,12 @@ class Bias:
         errors = bias / se if se > 0 else np.inf
         facts = {"bias": bias, "se": se, "errors": errors, "ratio": float(self.ratio[step]), "step": step}
         return (D119.finding(level, "included", **facts),)
+
+
+def _before(e: Evidence) -> Float:
+    """Weights before each step, (N,); 0 where the ratio of the step is."""
+    ratio = np.exp(e.log_ratio)
+    return np.divide(e.rho, ratio, out=np.zeros_like(ratio), where=ratio > 0)
 
 
 def include_bias(row: Estimate, bias: Bias) -> Estimate:

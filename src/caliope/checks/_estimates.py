@@ -98,8 +98,7 @@ def _check_mean_weight(traits: Traits, e: Evidence) -> Finding | None:
     if not traits.weighted or e.log_weight is not None:
         return None
     with np.errstate(over="ignore"):
-        rho = e.rho[e.layout.last]
-        mean, error = float(rho.mean()), e.layout.se_of_mean(rho)
+        mean, error = float(e.last_rho.mean()), e.layout.se_of_mean(e.last_rho)
     removed = max(sum(removed_weight(note) for note in e.notes), 0.0)
     off = mean - min(max(mean, 1 - removed), 1.0)
     clear = abs(off) > max(OFF[1] * error, 0.05)
@@ -170,7 +169,7 @@ def _check_lost_lengths(traits: Traits, e: Evidence) -> Finding | None:
     """Length groups of a per-horizon estimator in which no trajectory has any weight."""
     if traits.lengths != "behaviour" or not e.final_weight.any():
         return None
-    lost = sum(len(members) for members, part in e.by_length() if not part.final_weight.any())
+    lost = sum(len(weights) for _, weights in e.final_weight_by_length() if not weights.any())
     if not lost:
         return None
     share = lost / len(e)
@@ -182,9 +181,9 @@ def _check_small_lengths(traits: Traits, e: Evidence) -> Finding | None:
     if traits.lengths != "behaviour":
         return None
     leaked = sum(
-        len(members)
-        for members, part in e.by_length()
-        if len(members) < TINY_GROUP or 0 < kish(part.final_weight) < 2
+        len(weights)
+        for _, weights in e.final_weight_by_length()
+        if len(weights) < TINY_GROUP or 0 < kish(weights) < 2
     )
     share = leaked / len(e)
     if share <= LEAKED[0]:
@@ -217,8 +216,7 @@ def _standardise(estimator: Estimator, e: Evidence) -> tuple[float, float]:
     """Divide the value of an estimator by its standard error, 0 where it is no more than rounding; and the value."""
     size, u = float(estimator(e)), influence(estimator, e)
     error = float(np.sqrt((e.layout.pool(u) ** 2).sum())) / len(e)
-    scale = max(float(np.abs(e.returns).max()), float(np.abs(e.v).max()) if e.v is not None else 0.0)
-    return (size / error if abs(size) > 1e-9 * scale and error > 0 else 0.0), size
+    return (size / error if abs(size) > 1e-9 * e.largest and error > 0 else 0.0), size
 
 
 def _test_length_law(e: Evidence) -> float:
@@ -283,7 +281,7 @@ def _check_values(traits: Traits, e: Evidence) -> Finding | None:
     # What declares nothing may read the values alone.
     if e.v is None or not traits.valued or (traits.weighted and traits.declared):
         return None
-    error = e.layout.se_of_mean(e.v[e.layout.first])
+    error = e.layout.se_of_mean(e.first_v)
     tests = {"temporal difference": _test_temporal_differences(e)}
     if effective_n(e) >= TESTABLE:
         tests["weighted correction"] = _standardise(difference(wdr, dm), e)
@@ -294,11 +292,10 @@ def _check_values(traits: Traits, e: Evidence) -> Finding | None:
 
 
 def _test_temporal_differences(e: Evidence) -> tuple[float, float]:
-    v = e.v if e.v is not None else np.zeros(len(e.rewards))
-    u = e.sum_steps(e.residual + e.gamma * e.layout.after(v, 0.0))
+    u = e.per_trajectory(lambda part: part.sum_steps(part.temporal_difference))
     error = e.layout.se_of_mean(u)
     size = float(u.mean())
-    return (size / error if abs(size) > 1e-9 * float(np.abs(v).max()) and error > 0 else 0.0), size
+    return (size / error if abs(size) > 1e-9 * e.largest and error > 0 else 0.0), size
 
 
 Check = Callable[[Traits, Evidence], Finding | None]

@@ -59,7 +59,7 @@ def check_markov(plain: Evidence, marginalised: Evidence) -> Finding:
     apart = plain.layout.pool(influence(wdr, plain) - influence(wdr, marginalised))
     n = len(apart)
     se = float(np.sqrt((apart**2).sum() * n / max(n - 1, 1)) / len(plain))
-    rounding = _ROUNDING * max(float(np.abs(x).max()) for x in (plain.returns, plain.v) if x is not None)
+    rounding = _ROUNDING * plain.largest
     if abs(d) <= rounding:
         d, z, se = 0.0, 0.0, se if se > rounding else 0.0
     else:

@@ -373,8 +373,7 @@ def difference(estimator: Estimator, baseline: Estimator = monte_carlo) -> Estim
     def paired(e: Evidence) -> Any:
         apart = estimator(e) - baseline(e)
         # Practice minus practice is exactly 0, and no rounding error; complex numbers are for derivatives.
-        rounding = 1e-12 * max(float(np.abs(x).max()) for x in (e.returns, e.v) if x is not None)
-        return apart if np.iscomplexobj(apart) else np.where(np.abs(apart) <= rounding, 0.0, apart)
+        return apart if np.iscomplexobj(apart) else np.where(np.abs(apart) <= 1e-12 * e.largest, 0.0, apart)
 
     practice = baseline is monte_carlo
     paired.__name__ = f"difference_{name_of(estimator)}" + ("" if practice else f"_{name_of(baseline)}")

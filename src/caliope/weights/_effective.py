@@ -67,8 +67,8 @@ def weigh_trajectories(traits: Traits, e: Evidence) -> Float:
     weights = e.final_weight
     if traits.lengths == "behaviour":
         weights = np.zeros(len(e))
-        for members, part in e.by_length():
-            total = part.final_weight.sum()
-            weights[members] = part.final_weight / total * len(members) if total > 0 else 0.0
+        for members, own in e.final_weight_by_length():
+            total = own.sum()
+            weights[members] = own / total * len(own) if total > 0 else 0.0
     total = weights.sum()
     return weights / total if total > 0 else weights

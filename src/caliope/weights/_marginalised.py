@@ -142,41 +142,59 @@ def _normalise(e: Evidence) -> tuple[Evidence, Evidence]:
 
 def use_regression(e: Evidence, regression: WeightRegression) -> Evidence:
     """Multiply predicted weights by the ratio of the step; scale and cap as the formula says."""
+    return plain_and_marginalised(e, regression)[1]
+
+
+def plain_and_marginalised(e: Evidence, regression: WeightRegression) -> tuple[Evidence, Evidence]:
+    """Weights normalised among those under way and capped, and the marginalised weights that are made of them."""
     normalised, capped = _normalise(e)
-    before = capped.rho_before
-    time, n = e.layout.time, len(e)
-    m = _scale(np.where(time > 0, regression.predicted, 1.0), before, time)
+    product = _multiply(e, _scale(capped, regression.predicted))
+    n, several = len(e), e.layout.horizon > 1
+    cap = max(np.sqrt(n) / 3, 1.0)
+    changed = 0
+    for one, other in zip(normalised.parts(), capped.parts(), strict=True):
+        touched = np.abs(other.rho - one.rho) > 1e-12 * one.rho
+        changed += one.layout.count_with(touched | (product[one.steps] > cap))
     with np.errstate(divide="ignore"):
-        mu = np.exp(np.log(m) + e.log_ratio)
-        mu *= _factors(m, mu, time)[time]
-        cap = max(np.sqrt(n) / 3, 1.0)
-        log_weight = np.log(np.minimum(mu, cap))
-    touched = np.abs(capped.rho - normalised.rho) > 1e-12 * normalised.rho
+        log_weight = e.per_step(lambda part: np.log(np.minimum(product[part.steps], cap)))
     facts = compare_weights(normalised, log_weight)
-    facts["changed"] = e.layout.count_with(touched | (mu > cap))
-    variants = ["regressed" if (time > 0).any() else "single"]
-    if regression.n_fitted < n and (time > 0).any():
+    facts["changed"] = changed
+    variants = ["regressed" if several else "single"]
+    if regression.n_fitted < n and several:
         variants.append("sampled")
         facts["fitted"] = regression.n_fitted
     note = W108.finding("note", *variants, regressor=regression.name, r2=regression.r2, multiple=cap, **facts)
-    return e.changed(log_weight=log_weight, notes=(*normalised.notes, note))
+    return capped, e.changed(log_weight=log_weight, notes=(*normalised.notes, note))
 
 
-def _scale(m: Float, before: Float, time: Int) -> Float:
-    """Scale predictions so that those under way have the sum of the weights before the step."""
-    has, wanted = np.bincount(time, weights=m), np.bincount(time, weights=before)
+def _scale(capped: Evidence, predicted: Float) -> Float:
+    """Scale predictions so that those under way have the sum of the weights before the step, (N,)."""
+
+    def once(part: Evidence) -> Float:
+        return np.where(part.layout.time > 0, predicted[part.steps], 1.0)
+
+    has, wanted = capped.sum_by_time(once), capped.sum_by_time(lambda part: part.rho_before)
     factor = np.divide(wanted, has, out=np.zeros_like(has), where=has > 0)
     # Where every prediction is 0 and the weights are not, all get their mean.
-    mean = np.where(has > 0, 0.0, wanted / np.bincount(time))
-    return np.asarray(m * factor[time] + mean[time])
+    mean = np.where(has > 0, 0.0, wanted / capped.layout.under_way)
+    return capped.per_step(lambda part: once(part) * factor[part.layout.time] + mean[part.layout.time])
 
 
-def _factors(m: Float, mu: Float, time: Int) -> Float:
-    """Factor of each step with which those under way have the sum of m; one for all late steps."""
-    wanted, has = np.bincount(time, weights=m), np.bincount(time, weights=mu)
-    late = np.bincount(time) < FEW_UNDER_WAY
+def _multiply(e: Evidence, m: Float) -> Float:
+    """Multiply weights before each step by its ratio, and scale them so that those under way keep their sum, (N,).
+
+    Late steps share one factor.
+    """
+
+    def once(part: Evidence) -> Float:
+        with np.errstate(divide="ignore"):
+            return np.exp(np.log(m[part.steps]) + part.log_ratio)
+
+    wanted, has = e.sum_by_time(lambda part: m[part.steps]), e.sum_by_time(once)
+    late = e.layout.under_way < FEW_UNDER_WAY
     wanted[late], has[late] = wanted[late].sum(), has[late].sum()
-    return np.divide(wanted, has, out=np.ones_like(has), where=has > 0)
+    factor = np.divide(wanted, has, out=np.ones_like(has), where=has > 0)
+    return e.per_step(lambda part: once(part) * factor[part.layout.time])
 
 
 def _check_log(e: Evidence, data: Trajectories) -> None:

@@ -7,10 +7,12 @@ every estimator. A threshold that depends on the data is held fixed when traject
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from caliope._evidence import Evidence, refuse_counts
-from caliope._ragged import Float, Int
+from caliope._ragged import Bool, Float, Ragged
 from caliope._under_way import FEW_UNDER_WAY
 from caliope.checks import W101, W102, W103, W104, W107, Check, Finding
 from caliope.weights._pareto import smooth_tail
@@ -88,7 +90,7 @@ def clip_weights(e: Evidence, at: float | None = None) -> Evidence:
         with np.errstate(divide="ignore"):
             log_cap = e.log_scale + np.log(mean) + np.log(multiple)
         variant, facts = "relative", {"multiple": multiple}
-    capped = np.minimum(e.log_rho, log_cap[e.layout.time])
+    capped = e.per_step(lambda part: np.minimum(part.log_rho, log_cap[part.layout.time]))
     return _with_log_rho(e, capped, W102, variant, **facts)
 
 
@@ -178,21 +180,29 @@ def set_weights(e: Evidence, log_rho: Float, note: Finding) -> Evidence:
     refuse_counts(e)
     if e.log_weight is not None:
         return e.changed(log_weight=log_rho, notes=(*e.notes, note))
-    before = e.layout.before(log_rho, 0.0)
-    # Once zero, a weight stays zero: -inf minus -inf would be nan, and any finite ratio keeps it there.
-    log_ratio = np.where(np.isneginf(before), 0.0, log_rho - np.where(np.isneginf(before), 0.0, before))
+    log_ratio = e.per_step(lambda part: _ratios(log_rho[part.steps], part.layout))
     return e.changed(log_ratio=log_ratio, notes=(*e.notes, note))
+
+
+def _ratios(log_rho: Float, layout: Ragged) -> Float:
+    """Logarithms of the ratios that multiply to some weights, (N,)."""
+    before = layout.before(log_rho, 0.0)
+    # Once zero, a weight stays zero: -inf minus -inf would be nan, and any finite ratio keeps it there.
+    return np.where(np.isneginf(before), 0.0, log_rho - np.where(np.isneginf(before), 0.0, before))
 
 
 def compare_weights(e: Evidence, log_rho: Float) -> dict[str, float]:
     """Say how other weights differ: trajectories whose weight changed, and the share of the total removed."""
-    last, old = log_rho[e.layout.last], e.log_rho[e.layout.last]
-    finite = np.isfinite(e.log_rho)
-    moved = np.abs(np.where(finite, log_rho, 0.0) - np.where(finite, e.log_rho, 0.0)) > 1e-12
-    changed = e.layout.count_with(moved)
+    last, old = e.per_trajectory(lambda part: log_rho[part.steps][part.layout.last]), e.log_last
+    changed = sum(part.layout.count_with(_moved(part.log_rho, log_rho[part.steps])) for part in e.parts())
     top = old.max()
     kept = float(np.exp(last - top).sum() / np.exp(old - top).sum()) if top > -np.inf else float("nan")
     return {"changed": changed, "removed": 1 - kept, "total": kept - 1, "n": len(e)}
+
+
+def _moved(old: Float, new: Float) -> Bool:
+    finite = np.isfinite(old)
+    return np.abs(np.where(finite, new, 0.0) - np.where(finite, old, 0.0)) > 1e-12
 
 
 def normalise_under_way(e: Evidence) -> Evidence:
@@ -226,26 +236,28 @@ def normalise_under_way(e: Evidence) -> Evidence:
     [0.5, 1.5]
     """
     refuse_counts(e)
-    time, last = e.layout.time, e.layout.last
-    log_mean = _mean_ratios(e.log_rho, e.layout.before(e.log_rho, 0.0), time)
+    log_mean = _mean_ratios(e)
     shift = -np.cumsum(log_mean)
     with np.errstate(over="ignore"):
         facts = {
-            "mean": float(np.exp(e.log_rho[last]).mean()),
-            "after": float(np.exp(e.log_rho[last] + shift[time[last]]).mean()),
+            "mean": float(np.exp(e.log_last).mean()),
+            "after": float(np.exp(e.log_last + shift[e.layout.lengths - 1]).mean()),
             "largest": float(np.exp(np.abs(log_mean).max())),
         }
-    note = W107.finding("note", **facts)
+    notes = (*e.notes, W107.finding("note", **facts))
     if e.log_weight is not None:
-        return e.changed(log_weight=e.log_weight + shift[time], notes=(*e.notes, note))
-    return e.changed(log_ratio=e.log_ratio - log_mean[time], notes=(*e.notes, note))
+        return e.changed(
+            log_weight=e.per_step(lambda part: part.log_rho + shift[part.layout.time]), notes=notes
+        )
+    log_ratio = e.per_step(lambda part: part.log_ratio - log_mean[part.layout.time])
+    return e.changed(log_ratio=log_ratio, notes=notes)
 
 
-def _mean_ratios(log_rho: Float, before: Float, time: Int) -> Float:
+def _mean_ratios(e: Evidence) -> Float:
     """Logarithm of the mean ratio of those under way at each step, late steps together; 0 where there is no weight."""
-    under_way, had = np.bincount(time), _log_sum(before, time)
-    known = np.isfinite(had)
-    log_mean = np.where(known, _log_sum(log_rho, time) - np.where(known, had, 0.0), -np.inf)
+    under_way, had = e.layout.under_way, _log_sum(e, lambda part: part.layout.before(part.log_rho, 0.0))
+    known, has = np.isfinite(had), _log_sum(e, lambda part: part.log_rho)
+    log_mean = np.where(known, has - np.where(known, had, 0.0), -np.inf)
     late = under_way < FEW_UNDER_WAY
     if (late & known).any():
         size = under_way[late & known]
@@ -253,13 +265,14 @@ def _mean_ratios(log_rho: Float, before: Float, time: Int) -> Float:
     return np.where(np.isfinite(log_mean), log_mean, 0.0)
 
 
-def _log_sum(x: Float, time: Int) -> Float:
-    """Logarithm of the sum of exp(x) at each step; -inf where there is nothing to sum."""
-    top = np.full(int(time.max()) + 1, -np.inf)
-    np.maximum.at(top, time, x)
+def _log_sum(e: Evidence, x: Callable[[Evidence], Float]) -> Float:
+    """Logarithm of the sum of exp(x) at each step over those under way; -inf where there is nothing to sum."""
+    top = np.full(e.layout.horizon, -np.inf)
+    for part in e.parts():
+        np.maximum.at(top, part.layout.time, x(part))
     top[np.isneginf(top)] = 0.0
     with np.errstate(divide="ignore"):
-        return np.asarray(top + np.log(np.bincount(time, weights=np.exp(x - top[time]))))
+        return np.asarray(top + np.log(e.sum_by_time(lambda part: np.exp(x(part) - top[part.layout.time]))))
 
 
 def _check_positive(name: str, x: float) -> None:
