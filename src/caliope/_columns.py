@@ -89,7 +89,7 @@ def let_go(column: NDArray[Any]) -> None:
     while isinstance(whole, np.ndarray):
         whole = whole.base
     mapped = whole.obj if isinstance(whole, memoryview) else None
-    if not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+    if not isinstance(mapped, mmap.mmap) or not column.size or not hasattr(mmap, "MADV_DONTNEED"):
         return
     at = column.ctypes.data - np.frombuffer(mapped, dtype=np.uint8).ctypes.data
     start = at // mmap.PAGESIZE * mmap.PAGESIZE

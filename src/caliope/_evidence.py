@@ -205,10 +205,12 @@ class Evidence(EvidenceColumns):
             return self.counts.take(lambda: self._sum_once(x), lambda slope: self.weigh_steps(x, slope))
         if not isinstance(self.counts, np.ndarray):
             return self._sum_once(x)
+        # Counts change many times, and the column does not.
+        column = self.once(("column", x), lambda: self.per_step(x))
         out = np.zeros((*self._leading(), self.layout.horizon))
         for part in self.parts():
             counted = part.with_counts(self.counts[..., part.members])
-            out[..., : part.layout.horizon] += counted.total_by_time(x(part))
+            out[..., : part.layout.horizon] += counted.total_by_time(part.stretch(column))
         return out
 
     def _sum_once(self, x: Callable[[Evidence], Float]) -> Float:
@@ -263,7 +265,8 @@ class Evidence(EvidenceColumns):
 
     def by_length(self) -> Iterator[tuple[Int, Evidence]]:
         """Yield the trajectories of each length, and their evidence with their counts."""
-        for members, part in self._by_length() if self.in_parts else self._of_length:
+        kept = isinstance(self.counts, np.ndarray) or not self.in_parts  # for other counts
+        for members, part in self._of_length if kept else self._by_length():
             if self.counts is None:
                 yield members, part
             elif isinstance(self.counts, LeaveOneOutCounts | TracedCounts):

@@ -64,7 +64,7 @@ class EvidenceColumns(InParts):
         if self.log_weight is not None:
             return self.log_weight
         if self._whole is not None:
-            return np.asarray(self._whole.log_rho[self.steps])
+            return self.stretch(self._whole.log_rho)
         return self.per_step(lambda part: part.layout.cumulate(part.log_ratio))
 
     @derived

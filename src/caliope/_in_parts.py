@@ -38,6 +38,7 @@ class InParts:
     steps: slice
     _whole: Self | None  # of a part
     _derived: dict[Any, Any]
+    _read: list[Float]  # of columns of the whole, by a part
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -85,10 +86,16 @@ class InParts:
         for members in self.layout.stretches:
             part = once._part(members)
             yield part
-            used = (*(getattr(part, name) for name in STEP_COLUMNS), part._derived.get("log_rho"))
-            for column in (*used, part.layout.time):
+            for column in (*(getattr(part, name) for name in STEP_COLUMNS), part.layout.time, *part._read):
                 if column is not None:
                     let_go(column)
+
+    def stretch(self, column: Float) -> Float:
+        """What belongs to this part of a per-step column of the whole."""
+        if self._whole is None:
+            return column
+        self._read.append(column[self.steps])
+        return self._read[-1]
 
     def _part(self, members: slice) -> Self:
         layout, steps = self.layout.part(members), self.layout.steps_of(members)
@@ -97,7 +104,7 @@ class InParts:
         for names, place in ((STEP_COLUMNS, steps), (_TRAJECTORY_COLUMNS, members)):
             own |= {x: None if getattr(self, x) is None else getattr(self, x)[place] for x in names}
         own |= {"offsets": layout.offsets, "cluster": None, "members": members, "steps": steps}
-        return self._copy(**own, _whole=self, _derived={"layout": layout})
+        return self._copy(**own, _whole=self, _derived={"layout": layout}, _read=[])
 
     def per_step(self, compute: Callable[[Self], Float]) -> Float:
         """Compute a per-step column part by part, (N,)."""
