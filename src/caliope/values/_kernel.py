@@ -51,8 +51,12 @@ class KernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> KernelRegressor:
         """Draw the centres, and solve for the coefficients."""
+        return self.fit_around(None, X, y)
+
+    def fit_around(self, centres: Pipeline | None, X: ArrayLike, y: ArrayLike) -> KernelRegressor:
+        """Solve for the coefficients; ``centres`` are those that were drawn from these rows before."""
         x, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        self.features_ = self.draw_centres(x)
+        self.features_ = self.draw_centres(x) if centres is None else centres
         z = self.features_.transform(x)
         self.coef_ = ridge_smoother(z, self.alpha) @ targets
         self.intercept_ = float(targets.mean() - z.mean(axis=0) @ self.coef_)

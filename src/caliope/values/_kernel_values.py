@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from caliope._cache import Cache
 from caliope._ragged import Float, Int
@@ -104,8 +106,8 @@ def fit_with_kept_features(
         before, v = v, (proba * q).sum(axis=1)
         change = float(np.sqrt(np.mean((v - before) ** 2)))
         trace.append(Iteration(k, float(v[data.layout.first].mean()), change, float(np.abs(q).max())))
-    model = ModelPerAction(regressor, data.n_actions)
-    model = model.fit(data.states[rows], data.actions[rows], targets[rows])
+    models = tuple(None if each is None else each.fit_model(regressor, data.states, targets) for each in kept)
+    model = ModelPerAction(regressor, data.n_actions, models, float(targets[rows].mean()))
     return FittedQ(model, gamma, tuple(trace), None, fitted_on=frozenset(data.digests))
 
 
@@ -114,13 +116,19 @@ class _Features:
     """Features of all states around the centres of one action, and what solves for its coefficients."""
 
     own: Int  # the steps at which the action was taken
+    centres: Pipeline
     z: Float  # (N, m)
     smoother: Float  # (m, number of own steps)
 
     @classmethod
     def of(cls, regressor: KernelRegressor, states: Float, own: Int) -> _Features:
-        z = regressor.draw_centres(states[own]).transform(states)
-        return cls(own, z, ridge_smoother(z[own], regressor.alpha))
+        centres = regressor.draw_centres(states[own])
+        z = centres.transform(states)
+        return cls(own, centres, z, ridge_smoother(z[own], regressor.alpha))
+
+    def fit_model(self, regressor: KernelRegressor, states: Float, targets: Float) -> KernelRegressor:
+        """The regressor itself, for states that are not of the log."""
+        return clone(regressor).fit_around(self.centres, states[self.own], targets[self.own])
 
     def regress(self, targets: Float) -> Float:
         """Fit the targets of the own steps, and predict all, (N,)."""
