@@ -418,6 +418,7 @@ def test_what_a_kill_left_is_taken_over_by_another_number_of_workers(log, one_pa
     assert weighed == len(source.stretches) - 3
 
 
+@pytest.mark.slow
 def test_another_policy_with_the_same_decisions_on_the_sample_is_weighed_anew(log, tmp_path):
     """What is kept depends on the policy itself: it may differ where the sample does not show it."""
     source, work = open_log(log, tmp_path / "log", 2), tmp_path / "work"

@@ -90,6 +90,7 @@ def test_the_limit_is_what_two_independent_intervals_allow(here, there, beyond, 
         assert finding.facts["other"] == pytest.approx(here.gain.value + sign * limit)
 
 
+@pytest.mark.slow
 def test_an_answer_far_away_is_a_caution_wherever_the_policy_is_judged_but_not_of_practice(here, there):
     assert here.verdict == "trust"
     found = here.beside({"b": moved(there, 1.0)})

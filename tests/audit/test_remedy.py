@@ -132,6 +132,7 @@ def test_a_right_model_is_left_alone():
     assert "B109" not in codes(models.findings)
 
 
+@pytest.mark.slow
 def test_calibrate_says_the_same(habit, found, tmp_path):
     for _ in range(2):  # the second time from what was kept
         models = compare_behaviour(habit, MODELS, rng=0, work=tmp_path)

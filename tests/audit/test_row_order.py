@@ -124,7 +124,8 @@ def test_the_fixed_order_is_that_of_the_trajectories_and_not_of_the_file(log, na
     assert part.place.tolist() == first.place[::2].tolist()
 
 
-@pytest.mark.parametrize("kind", [pytest.param("ids", marks=pytest.mark.slow), "no ids", "clusters"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ids", "no ids", "clusters"])
 def test_the_same_log_in_ten_orders_gives_the_same_answer(log, kind):
     data = {
         "ids": log,
@@ -218,6 +219,7 @@ def test_neighbours_in_the_file_are_looked_for_in_the_order_of_the_file(log):
     assert "L108" not in {f.code for f in estimate(e, cal.monte_carlo, n_draws=20, rng=0)[0].findings}
 
 
+@pytest.mark.slow
 def test_the_command_line_does_not_depend_on_the_order_of_the_rows(log, tmp_path):
     words = np.array(["wait", "treat", "operate"])
     table = pl.DataFrame(

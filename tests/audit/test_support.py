@@ -259,6 +259,7 @@ FAST = {
 ANSWERS = {"learnt_on": "no", "recorded_before": "all"}
 
 
+@pytest.mark.slow
 def test_an_audit_refuses_the_policy_and_evaluates_the_restricted_one(tmp_path):
     data, target = log(seed=6), cal.UniformPolicy(2)
     found = cal.audit(data, target, **FAST, **ANSWERS)

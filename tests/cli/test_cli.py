@@ -25,6 +25,7 @@ def test_the_demo_answers_for_one_policy_and_says_how_far_the_log_carries_for_th
         assert written.with_suffix(".json").exists()
 
 
+@pytest.mark.slow
 def test_the_small_demo_has_300_patients_one_model_and_both_reports(tmp_path):
     page = tmp_path / "demo.html"
     result = CliRunner().invoke(

@@ -55,6 +55,7 @@ def test_three_policies_end_to_end(folder, monkeypatch):
     assert (folder / "a.html").read_text() == out.read_text()
 
 
+@pytest.mark.slow
 def test_exit_codes_are_those_of_the_best(folder, monkeypatch):
     monkeypatch.chdir(folder)
     refused = ["--target", "a=advice", "--target", "b=recommended:advice"]
@@ -69,6 +70,7 @@ def test_exit_codes_are_those_of_the_best(folder, monkeypatch):
     assert "The verdict is caution" in result.output
 
 
+@pytest.mark.slow
 def test_a_study_file_names_its_policies(folder, monkeypatch):
     monkeypatch.chdir(folder)
     study = folder / "study.toml"
@@ -101,6 +103,7 @@ def test_a_study_file_names_its_policies(folder, monkeypatch):
     assert content["audits"]["x"]["settings"]["target"].startswith("learnt across")
 
 
+@pytest.mark.slow
 def test_every_log_has_room_for_the_actions_of_all_policies(folder, monkeypatch):
     monkeypatch.chdir(folder)
     frame = pl.read_parquet(folder / "log.parquet").with_columns(more=pl.col("advice") + 1)
@@ -197,6 +200,7 @@ def test_policies_are_restricted_where_that_is_asked_for(tmp_path):
     assert "restrict needs a policy" in refused.output
 
 
+@pytest.mark.slow
 def test_the_command_is_the_function(folder, monkeypatch):
     monkeypatch.chdir(folder)
     result = run(folder, *STATED, "--target", "a=p0..p2", "--target", "b=own_policies:fewer", "--json")
@@ -223,6 +227,7 @@ def test_the_command_is_the_function(folder, monkeypatch):
     assert content["pairs"][0]["interval"]["low"] == pytest.approx(found.pairs[0].interval.low)
 
 
+@pytest.mark.slow
 def test_strata_are_printed_and_in_the_json(folder):
     frame = table(ward.simulate(500, rng=4))
     frame.write_parquet(folder / "strata.parquet")

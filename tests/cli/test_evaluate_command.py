@@ -767,6 +767,7 @@ def test_the_page_on_the_commands_names_options_that_exist():
     assert set(tomllib.loads(study)) <= set(SETTINGS)
 
 
+@pytest.mark.slow
 def test_a_policy_is_restricted_only_if_asked_and_then_it_is_another_question(tmp_path):
     rng = np.random.default_rng(0)
     severity = rng.integers(0, 10, 3000)

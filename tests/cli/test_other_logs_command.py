@@ -38,6 +38,7 @@ def run(*arguments):
     return CliRunner().invoke(main, [str(x) for x in arguments])
 
 
+@pytest.mark.slow
 def test_the_other_logs_are_asked_with_the_same_cuts_and_the_same_discount_per_hour(folder):
     common = [*ROLES, "--recommended", "advice", *FAST]
     others = f"{folder}/w2.csv, {folder}/w8.csv"
@@ -92,6 +93,7 @@ def test_a_mistake_in_another_log_names_its_file(folder):
     assert found.stderr.startswith(f"Error: the other log {folder}/short.csv: not a column of the table")
 
 
+@pytest.mark.slow
 def test_a_study_file_lists_them_from_its_own_folder_and_a_comparison_has_none(folder):
     study = folder / "study.toml"
     lines = ["log = 'w4.csv'", "episode = 'stay'", "action = 'dose'", "reward = 'gain'", "states = ['x']"]

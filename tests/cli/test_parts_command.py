@@ -76,6 +76,7 @@ def test_a_folder_is_read_in_parts_and_how_it_is_cut_does_not_matter(log, tmp_pa
     assert "A113" in {finding["code"] for finding in one[2]["findings"]}
 
 
+@pytest.mark.slow
 def test_a_log_no_longer_than_the_sample_gives_the_numbers_of_one_in_memory(log, tmp_path):
     folder, rest = write(log, tmp_path / "log", 3), ["--target-columns", "p0..p2", *COLUMNS, *FAST]
     assert_same(answer(folder, *rest, "--engine", "local", "--workers", "1"), answer(folder, *rest))

@@ -104,6 +104,7 @@ print(sorted(map(len, found.values())))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_and_the_next_start_goes_on(tmp_path):
     def start(how):
         return subprocess.run(

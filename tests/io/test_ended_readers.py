@@ -56,6 +56,7 @@ def test_a_file_that_ends_the_reader_is_refused(tmp_path):
     assert read_table(good, **ROLES).n_steps == 4
 
 
+@pytest.mark.slow
 def test_the_command_says_it_in_one_line(tmp_path):
     named = {"episode": "stay", "action": "dose", "reward": "alive", "states": "age", "policy": "0"}
     options = [part for name, column in named.items() for part in (f"--{name}", column)]

@@ -157,6 +157,7 @@ def test_every_figure_of_the_report_can_be_had(audit, tmp_path):
         audit.plot("nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [near_audit, far_audit])
 def test_figures_of_the_report_cut_no_text(make):
     found = make()
