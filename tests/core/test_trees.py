@@ -60,7 +60,7 @@ def same(ours, theirs, x):
         assert one.dtype == two.dtype
         assert np.array_equal(one, two)
     assert ours.feature_importances_.tolist() == theirs.feature_importances_.tolist()
-    assert vars(ours).keys() == vars(theirs).keys()
+    assert vars(ours).keys() >= vars(theirs).keys()  # some of them are of newer versions alone
 
 
 @pytest.mark.parametrize("kind", PAIRS)
