@@ -80,6 +80,13 @@ def test_numbers_in_quotation_marks_are_times(path):
     assert data.states[:, 0].tolist() == [2.5, 1]
 
 
+def test_a_long_id_is_cut_in_a_message(path):
+    path.write_text(f"e,t,s,a,r\n{'x' * 300},1,1,0,1\n{'x' * 300},1,2,1,0\n")
+    with pytest.raises(ValueError, match=r"episode x{35}…x{24}, step") as error:
+        read_table(path, episode="e", time="t", states=["s"], action="a", reward="r")
+    assert len(str(error.value)) < 400
+
+
 def test_ids_keep_their_zeros_and_are_refused_where_they_differ_in_them_alone(path):
     assert read_table(write(path, ["01", "2", "003"]), **ROLES).ids.tolist() == ["01", "2", "003"]
     with pytest.raises(ValueError, match="differ in leading zeros alone"):

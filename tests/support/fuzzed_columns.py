@@ -38,12 +38,12 @@ def _on_frame(change: Callable[[pl.DataFrame, Rng], pl.DataFrame]) -> Callable[[
 def with_values(frame: pl.DataFrame, name: str, values: list[Any]) -> pl.DataFrame:
     """The frame with other values in a column, whatever type that makes of it."""
     try:
-        column = pl.Series(name, values, strict=False)
+        column = pl.Series(values, strict=False)  # with its name later: polars takes ^.*$ for a pattern
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-        column = pl.Series(name, dtype=pl.Object)
+        column = pl.Series(dtype=pl.Object)
     if column.dtype == pl.Object:  # no file holds such a mixture but as text
-        column = pl.Series(name, [None if x is None else str(x) for x in values])
-    return frame.with_columns(column)
+        column = pl.Series([None if x is None else str(x) for x in values])
+    return frame.with_columns(column.alias(name))
 
 
 # -- rows --

@@ -9,9 +9,16 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from caliope._cells import shortened
 from caliope._ragged import Bool, Float, Int
 from caliope.io._columns import WIDE
 from caliope.io._source import Frame, as_array, as_float
+
+_LONGEST = 60  # letters of an id in a message
+
+
+def _short(name: Any) -> str:
+    return shortened(str(name), _LONGEST)
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Plan:
     def where(self, place: int) -> str:
         """Name a place, for messages."""
         i = int(np.searchsorted(self.offsets, place, side="right")) - 1
-        return f"episode {self.ids[i]}, step {place - self.offsets[i]}"
+        return f"episode {_short(self.ids[i])}, step {place - self.offsets[i]}"
 
 
 @dataclass(frozen=True)
@@ -190,8 +197,8 @@ def _refuse_split(runs: _Runs, episode: str) -> None:
     rows = runs.first[runs.episode == one]
     raise ValueError(
         f"column {episode!r}: {int((counts > 1).sum())} of {len(counts)} episodes lie in separate stretches of "
-        f"rows (first: episode {runs.ids[one]}, from row {rows[0]} and again from row {rows[1]}). Without time= "
-        "the rows of an episode must stand together, in order: say with time= which column orders them."
+        f"rows (first: episode {_short(runs.ids[one])}, from row {rows[0]} and again from row {rows[1]}). Without "
+        "time= the rows of an episode must stand together, in order: say with time= which column orders them."
     )
 
 
