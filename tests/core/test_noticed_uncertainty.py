@@ -126,14 +126,16 @@ def test_late_steps_share_one_mean_ratio():
     time, rho = e.layout.time, np.exp(e.log_rho)
     before = np.exp(e.log_rho - log_ratio)
     means = [rho[time == t].sum() / before[time == t].sum() for t in range(3)]
-    found = np.exp(_mean_ratios(e.log_rho, e.log_rho - log_ratio, time))
+    found = np.exp(_mean_ratios(e))
     late = (5 * means[1] + 5 * means[2]) / 10
     assert found == pytest.approx([means[0], late, late])
 
 
 def test_a_step_whose_predictions_are_all_zero_gets_the_mean_of_its_weights():
-    found = _scale(np.array([0.0, 0.0, 1.0]), np.array([1.0, 2.0, 4.0]), np.array([0, 0, 1]))
-    assert found.tolist() == [1.5, 1.5, 4.0]
+    """Weights before the second step are 1 and 2; before the first they are 1, whatever was predicted."""
+    e = cal.Evidence(np.zeros(4), np.log([1.0, 1.0, 2.0, 1.0]), [0, 2, 4])
+    assert _scale(e, np.array([9.0, 0.0, 9.0, 0.0])) == pytest.approx([1, 1.5, 1, 1.5])
+    assert _scale(e, np.array([9.0, 1.0, 9.0, 3.0])) == pytest.approx([1, 0.75, 1, 2.25])
 
 
 def test_five_weights_are_a_tail():
