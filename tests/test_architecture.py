@@ -75,6 +75,7 @@ def subject(name):
     return next((x for x in (".".join(parts[:2]), parts[0]) if x in LEVEL), parts[0]) if parts else None
 
 
+@pytest.mark.slow
 def test_imports_go_one_way():
     wrong = []
     for name in MODULES:

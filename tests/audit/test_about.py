@@ -46,6 +46,7 @@ def test_the_console_shows_the_names(named):
     assert named.data.unit == "visit"
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_names_and_nothing_of_anybody_else(named):
     page = report_html(named)
     for text in (

@@ -179,6 +179,7 @@ def evaluate(prepared, **answers):
     return prepared.audit(POLICY, regressor=TabularRegressor(), n_draws=400, **answers)
 
 
+@pytest.mark.slow
 def test_an_audit_with_answers_is_trusted_and_without_one_is_not(prepared):
     answered, silent = evaluate(prepared, learnt_on="no"), evaluate(prepared)
     assert (answered.verdict, silent.verdict) == ("trust", "caution")
@@ -193,6 +194,7 @@ def test_an_audit_with_answers_is_trusted_and_without_one_is_not(prepared):
     assert (learnt.verdict, learnt.findings[0].code) == ("do not trust", "Q105")
 
 
+@pytest.mark.slow
 def test_each_question_alone_holds_the_verdict_back():
     data, whole = unstated(), {"learnt_on": "no", "ended": "all", "recorded_before": "all"}
     for left_out, code in (("ended", "Q103"), ("recorded_before", "Q104")):
@@ -301,6 +303,7 @@ def test_trust_is_printed_with_what_was_asserted(prepared):
     assert f"* if {MISSING}" in str(found)
 
 
+@pytest.mark.slow
 def test_the_report_says_trust_with_its_condition(prepared):
     page = report_html(evaluate(prepared, learnt_on="no"))
     banner = page.split('<div class="banner trust">')[1].split("</div>")[0]

@@ -106,6 +106,7 @@ def without_places(reach):
     return {path: x for path, x in flat(reach) if not path.endswith("/numbers/trajectory")}
 
 
+@pytest.mark.slow
 def test_the_order_of_the_rows_does_not_matter(log, one_part, tmp_path):
     mixed = log.sample(fraction=1.0, shuffle=True, seed=3)
     text, found = numbers(audit(open_log(mixed, tmp_path, 3)))
@@ -115,6 +116,7 @@ def test_the_order_of_the_rows_does_not_matter(log, one_part, tmp_path):
     assert without_places(found["reach"]) == without_places(one_part[1]["reach"])
 
 
+@pytest.mark.slow
 def test_a_log_no_longer_than_its_sample_is_audited_as_one_table_is(log, tmp_path):
     source = open_log(log, tmp_path, 3, sample=10_000)
     plain = cal.audit(
@@ -123,6 +125,7 @@ def test_a_log_no_longer_than_its_sample_is_audited_as_one_table_is(log, tmp_pat
     assert_same(numbers(audit(source)), numbers(plain))
 
 
+@pytest.mark.slow
 def test_with_recorded_probabilities_weights_are_those_of_the_whole_table(log, tmp_path):
     found = audit(open_log(log, tmp_path, 4, rows=300, keep=["p"]), logged="p")
     whole = cal.read_table(log, **COLUMNS, keep=["p"])
@@ -135,6 +138,7 @@ def test_with_recorded_probabilities_weights_are_those_of_the_whole_table(log, t
     assert found.settings.n_steps == whole.n_steps
 
 
+@pytest.mark.slow
 def test_values_and_behaviour_are_predicted_as_one_table_would_be(log, tmp_path):
     """With models that cannot differ between folds: every number of the table is that of the plain audit."""
     # Uniform practice whatever it is fitted on, and values that are 0: no reward in the sample's regression.
@@ -165,6 +169,7 @@ class Zero(TabularRegressor):
         return np.zeros(len(X))
 
 
+@pytest.mark.slow
 def test_what_comes_from_a_sample_is_said(log, tmp_path):
     found = audit(open_log(log, tmp_path, 2))
     said = next(f for f in found.findings if f.check == A113)
@@ -237,6 +242,7 @@ def change(log, ids, **columns):
 WORDS = pl.col("a").replace_strict({0: "none", 1: "low", 2: "high"}, return_dtype=pl.String)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [TabularFrequencies(), LogisticRegression()], ids=["counts", "logistic"])
 def test_an_action_that_only_the_rest_of_the_log_holds_does_not_end_the_audit(log, tmp_path, model):
     """No model of the sample knows it; a policy that never takes it is evaluated, one that does is not trusted."""
@@ -263,6 +269,7 @@ def test_probabilities_of_zero_are_replaced_whatever_was_taken():
     assert probs[0, 2] == 0
 
 
+@pytest.mark.slow
 def test_an_action_in_words_outside_the_sample_has_its_code(log, tmp_path):
     words = log.with_columns(WORDS.alias("a"))
     plain = audit(open_log(words, tmp_path / "a", 1, n_actions=None), target=cal.UniformPolicy(3))
@@ -277,6 +284,7 @@ def test_an_action_in_words_outside_the_sample_has_its_code(log, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_copies_are_counted_in_the_whole_log(log, tmp_path):
     """A sample holds few trajectories together with their copies: here about a sixth of them."""
     twice = pl.concat([log, log.with_columns(pl.col("id") + 10_000)])
@@ -288,6 +296,7 @@ def test_copies_are_counted_in_the_whole_log(log, tmp_path):
     assert f"{extra} of 800 trajectories" in said.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["gap", "not a number", "level"])
 def test_what_only_the_rest_of_the_log_holds_in_a_state_has_a_place(log, tmp_path, what):
     log = log.with_columns(pl.when(pl.col("x") < 2).then(pl.lit("mild")).otherwise(pl.lit("hard")).alias("w"))
@@ -392,6 +401,7 @@ def test_models_of_a_sample_give_the_answer_of_models_of_all(tmp_path):
     assert found.headline.n == plain.headline.n == 5000
 
 
+@pytest.mark.slow
 def test_what_a_kill_left_is_taken_over_by_another_number_of_workers(log, one_part, tmp_path):
     source, work = open_log(log, tmp_path / "log", 2, rows=400), tmp_path / "work"
 
@@ -443,6 +453,7 @@ class Except:
         return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [0.0, 1.5, None])
 def test_a_recorded_probability_outside_the_sample_is_checked_too(log, tmp_path, odd):
     source = open_log(log, tmp_path / "a", 2, keep=["p"])
@@ -476,6 +487,7 @@ def test_neighbours_that_are_equally_far_are_the_same_in_every_part(log, tmp_pat
     assert_same(numbers(audit(open_log(log, tmp_path / "b", 3, rows=250), models=models)), one)
 
 
+@pytest.mark.slow
 def test_policies_audited_on_one_preparation_get_what_each_would_get_alone(log, one_part, tmp_path):
     source, models = open_log(log, tmp_path, 3), {"frequencies": TabularFrequencies()}
     prepared = cal.prepare_audit(source, models, engine=Local(1), rng=0)
@@ -485,6 +497,7 @@ def test_policies_audited_on_one_preparation_get_what_each_would_get_alone(log, 
         prepared.audit(np.full((len(prepared.data.states), 3), 1 / 3))
 
 
+@pytest.mark.slow
 def test_several_policies_are_compared_on_all_trajectories(log, tmp_path):
     source = open_log(log, tmp_path, 3, keep=["p"])
     targets = {"earlier": EARLIER, "uniform": cal.UniformPolicy(3)}
@@ -508,6 +521,7 @@ def test_an_engine_is_for_a_log_in_files(log):
         cal.audit(cal.read_table(log, **COLUMNS), EARLIER, engine=Local(), rng=0)
 
 
+@pytest.mark.slow
 def test_a_second_start_takes_over_what_is_finished(log, one_part, tmp_path):
     source, calls = open_log(log, tmp_path / "log", 4), []
 
@@ -530,6 +544,7 @@ def test_a_changed_policy_is_weighed_anew(log, tmp_path):
     assert_same(numbers(other), numbers(audit(source, target=cal.UniformPolicy(3))))
 
 
+@pytest.mark.slow
 def test_a_long_log_is_worked_on_in_parts_and_says_the_same(log, tmp_path, monkeypatch):
     """Intervals come from influences, as of a log with very many trajectories."""
     monkeypatch.setattr("caliope._estimate.MOST_RESAMPLED", 0)

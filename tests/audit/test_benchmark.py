@@ -111,6 +111,7 @@ def test_a_breakdown_factor_is_held_against_the_columns():
     assert compare_strength((), 1.1) == compare_strength(rows, math.nan) == ""
 
 
+@pytest.mark.slow
 def test_the_audit_holds_them():
     data = log(n=600, steps=1, strength=(0.2, 0.8))
     gain = data.replace(rewards=data.actions + 0.2 * data.states[:, 1])
@@ -158,6 +159,7 @@ def test_a_wide_log_is_measured_on_fewer_steps():
     assert steps_to_use(log(n=3, strength=(0.1,) * 900, actions=25)) == 1000
 
 
+@pytest.mark.slow
 def test_an_audit_has_the_yardstick_unless_probabilities_were_logged():
     data = ward.simulate(150, rng=0)
     given = {"regressor": TabularRegressor(), "n_draws": 20, "rng": 0, "progress": False}

@@ -59,6 +59,7 @@ def run(data, **options):
     return cal.audit(data, cal.TabularPolicy(ward.EARLIER), models, n_draws=20, rng=0, **options)
 
 
+@pytest.mark.slow
 def test_an_audit_says_which_values_were_chosen_and_is_the_same_again():
     data = ward.simulate(150, rng=0)
     first, again = run(data), run(data)
@@ -70,6 +71,7 @@ def test_an_audit_says_which_values_were_chosen_and_is_the_same_again():
     assert own == "TabularRegressor, by step, cross-fitted 3 times"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "name"), [(0.5, "ExtraTreesRegressor"), (2.0, "KernelRegressor")])
 def test_the_chosen_values_are_those_of_the_estimates(monkeypatch, factor, name):
     found = []

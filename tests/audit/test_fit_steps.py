@@ -53,6 +53,7 @@ def test_a_model_fitted_on_less_than_a_quarter_of_the_decisions_is_a_caution(fit
         assert "fitted on 25.0% of the 10000 decisions" in found[0].message
 
 
+@pytest.mark.slow
 def test_the_share_is_reported_by_the_preparation_unless_probabilities_were_logged():
     data = ward.simulate(200, rng=0)
     for logged, said in ((None, True), (data["behaviour"], False)):
@@ -95,6 +96,7 @@ def test_the_curve_is_that_of_models_fitted_on_parts_and_judged_on_the_rest():
     assert found.total == data.n_steps
 
 
+@pytest.mark.slow
 def test_the_curve_and_its_advice_are_in_the_result_where_a_sample_was_fitted_on():
     data = ward.simulate(900, rng=0)
     found = cal.audit(
@@ -116,12 +118,14 @@ def test_the_curve_and_its_advice_are_in_the_result_where_a_sample_was_fitted_on
     assert any(stage.name == "learning curve" for stage in found.stages)
 
 
+@pytest.mark.slow
 def test_there_is_no_curve_where_all_were_fitted_on_or_probabilities_were_logged():
     data = ward.simulate(200, rng=0)
     assert cal.prepare_audit(data, LOGISTIC, rng=0).curve is None
     assert cal.prepare_audit(data, LOGISTIC, logged=data["behaviour"], fit_steps=200, rng=0).curve is None
 
 
+@pytest.mark.slow
 def test_weights_are_fitted_on_a_sample_of_a_very_large_log_alone_and_the_audit_says_so(monkeypatch):
     data, options = ward.simulate(120, rng=0), {"regressor": TabularRegressor(), "n_draws": 20, "rng": 0}
     target = cal.TabularPolicy(ward.EARLIER)

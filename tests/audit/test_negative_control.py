@@ -109,6 +109,7 @@ def test_the_ratios_of_every_policy_have_mean_one_in_every_state():
         assert mean == pytest.approx(np.ones(50))
 
 
+@pytest.mark.slow
 def test_the_true_probabilities_pass_and_wrong_ones_do_not():
     levels = {"true": [], 0.7: [], 1.4: []}
     for seed in range(5):

@@ -241,6 +241,7 @@ def test_recommended_doses_beyond_those_of_the_log_are_judged_by_their_share(row
         assert (finding.facts["low"], finding.facts["high"]) == (0.0, high)
 
 
+@pytest.mark.slow
 def test_an_audit_says_so_of_a_policy_in_doses_and_of_its_mixture():
     log = table().with_columns(advice=pl.lit(7000.0))
     data = cal.read_table(

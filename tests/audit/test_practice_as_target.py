@@ -33,6 +33,7 @@ def audited(log, target, model=None, **given):
     return audit(log, target, models, **settings, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fitted", "logged", "table"])
 def test_practice_against_itself_is_exactly_zero_and_trusted(log, kind):
     table = cal.action_probabilities(TRUE, log.states, 3)
@@ -43,6 +44,7 @@ def test_practice_against_itself_is_exactly_zero_and_trusted(log, kind):
     assert found.headline.value == pytest.approx(log.returns().mean())
 
 
+@pytest.mark.slow
 def test_a_mixture_may_be_evaluated_with_logged_probabilities_and_a_tilt_may_not(log):
     logged = at_actions(cal.action_probabilities(TRUE, log.states, 3), log.actions)
     found = audited(log, cal.mix(cal.practice, cal.TabularPolicy(ward.EARLIER), 0.2), logged=logged)

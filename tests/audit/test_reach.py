@@ -179,6 +179,7 @@ def test_a_refused_policy_is_answered_in_part(far):
     assert far.reach.table[-1].value == pytest.approx(far.gain.value, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_page_shows_how_far_the_log_carries(far):
     page = cal.report.report_html(far)
     assert "How far the log carries" in page
@@ -191,6 +192,7 @@ def test_practice_itself_is_not_asked_in_shares():
     assert cal.audit(data, cal.practice, models, regressor=q, n_draws=20, rng=0).reach is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [False, True])
 def test_a_mixture_ends_in_the_difference_of_the_audit(known):
     models, q = {"frequencies": cal.behaviour.TabularFrequencies()}, cal.values.TabularRegressor()
@@ -218,6 +220,7 @@ def test_it_is_said_how_to_ask_for_the_share_that_is_answered(far):
     assert f"--soften {1 - far.reach.largest:.4g}," in far.reach.advice
 
 
+@pytest.mark.slow
 def test_a_tilt_is_not_to_be_softened():
     models, q = {"frequencies": cal.behaviour.TabularFrequencies()}, cal.values.TabularRegressor()
     tilted = cal.tilt(cal.practice, [1, 1, 60])
@@ -227,6 +230,7 @@ def test_a_tilt_is_not_to_be_softened():
     assert "--soften" not in str(found)
 
 
+@pytest.mark.slow
 def test_what_is_found_at_a_share_is_in_the_words_of_the_log():
     models, q = {"frequencies": cal.behaviour.TabularFrequencies()}, cal.values.TabularRegressor()
     data = ward.simulate(300, rng=0)

@@ -105,6 +105,7 @@ def test_the_order_is_added_and_the_value_covers():
     assert errors(found.headline, truth) < 3
 
 
+@pytest.mark.slow
 def test_a_habit_that_depends_on_the_state_is_learnt_too():
     # Repeats where the feature is positive, changes where it is negative.
     models = compare_behaviour(simulate(600, 3, twist=1.5), MODELS, rng=0)

@@ -146,6 +146,7 @@ def test_the_same_log_in_ten_orders_gives_the_same_answer(log, kind):
         agree(each, found[0])
 
 
+@pytest.mark.slow
 def test_what_is_given_and_returned_by_step_keeps_the_order_of_the_file(log):
     probs = POLICY.predict_proba(log.states) * 0.9 + 0.1 / 3
     strata = np.where(log.layout.time > 2, "late", "early")
@@ -175,6 +176,7 @@ def test_what_is_given_and_returned_by_step_keeps_the_order_of_the_file(log):
     agree(told(mixed[0]), told(mixed[1]))
 
 
+@pytest.mark.slow
 def test_recorded_probabilities_of_all_actions_keep_the_order_of_the_file(log):
     table = ward.PRACTICE[log.states[:, 0].astype(int)]
     advice = POLICY.predict_proba(log.states).argmax(axis=1)
@@ -190,6 +192,7 @@ def test_recorded_probabilities_of_all_actions_keep_the_order_of_the_file(log):
     assert two.support.practice.table == pytest.approx(table[rows])
 
 
+@pytest.mark.slow
 def test_a_policy_is_learnt_alike_in_any_order(log):
     order = np.random.default_rng(4).permutation(N)
     learner = RandomForestClassifier(5, min_samples_leaf=20, random_state=0)
@@ -255,6 +258,7 @@ def test_the_default_models_do_not_depend_on_the_order_of_the_file(log):
     agree(one, two, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_an_audit_in_the_fixed_order_is_returned_as_it_is(log):
     data = log.in_fixed_order()
     found = cal.audit(data, POLICY, **QUICK)

@@ -125,6 +125,7 @@ def test_a_clear_winner_and_a_single_policy_are_not_corrected():
 # -- the comparison --
 
 
+@pytest.mark.slow
 def test_each_policy_has_the_audit_of_its_own(found, data):
     alone = cal.audit(
         data, TARGETS["earlier"], MODELS, regressor=TabularRegressor(), n_draws=200, rng=0, **ANSWERS
@@ -294,6 +295,7 @@ def test_the_best_is_above_what_its_pairs_exclude(candidates):
     assert found.best.above + found.best.open == ("fewer",)
 
 
+@pytest.mark.slow
 def test_practice_may_be_among_the_policies():
     targets = {"practice": cal.practice, "more": cal.tilt(cal.practice, [1, 1.5, 1])}
     log = ward.simulate(150, rng=3).replace(cluster=np.arange(150) // 3)
@@ -330,6 +332,7 @@ def test_it_prints_and_becomes_frames(found):
     assert set(content["audits"]) == set(TARGETS)
 
 
+@pytest.mark.slow
 def test_answers_may_differ_and_what_all_policies_share_is_told_once(data):
     found = cal.compare(
         data,
@@ -381,6 +384,7 @@ def test_the_first_screen_of_the_page_asks_and_answers(found):
     assert "on the same patients, so that" in text
 
 
+@pytest.mark.slow
 def test_strata_of_all_policies_are_printed_and_on_the_page(data):
     """They were computed and stood in the JSON alone."""
     by = np.where(np.repeat(np.arange(300) < 280, data.lengths), "most", "few")
@@ -446,6 +450,7 @@ def test_bad_input_is_refused_in_one_line_before_anything_is_fitted(data, target
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_learner_is_compared_with_a_policy():
     log = ward.simulate(120, rng=5)
     found = cal.compare(

@@ -22,6 +22,7 @@ def rare():
     return cal.Trajectories(data.states, actions, data.rewards, data.offsets, n_actions=4)
 
 
+@pytest.mark.slow
 def test_an_action_of_one_fold_does_not_end_the_audit(rare):
     found = compare_behaviour(rare, {"logistic": LogisticRegression()}, rng=0)
     assert found.comparison.recommended == "logistic"

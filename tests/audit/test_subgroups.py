@@ -204,6 +204,7 @@ def test_it_does_not_matter_in_which_order_the_log_stands(data, audit):
     assert str(found.subgroups) == str(audit.subgroups)
 
 
+@pytest.mark.slow
 def test_an_audit_shows_its_subgroups(audit, tmp_path):
     text = str(audit)
     assert "By stratum of the first decision; all intervals hold together:" in text
@@ -225,6 +226,7 @@ def test_an_audit_shows_its_subgroups(audit, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_without_strata_there_are_none(data):
     found = cal.audit(data[:150], TARGET, MODELS, recorded_before="all", rng=0, **OPTIONS)
     assert found.subgroups is None
@@ -233,6 +235,7 @@ def test_without_strata_there_are_none(data):
     assert json.loads(found.to_json())["subgroups"] is None
 
 
+@pytest.mark.slow
 def test_names_are_escaped(audit):
     odd = Subgroups(audit.subgroups.table, (TooFew("<i>x", 5, 2.0),), 2.0)
     assert "<i>x" not in odd._repr_html_()

@@ -300,6 +300,7 @@ def test_a_value_that_does_not_exist_is_an_issue():
     assert {f.code for f in row.findings} >= {"D100", "D101"}
 
 
+@pytest.mark.slow
 def test_where_no_trajectory_follows_the_policy_one_reason_is_told_and_not_what_follows_from_it():
     data = ward.simulate(120, rng=0)
     target = np.eye(3)[(data.actions + 1) % 3]  # never what was done

@@ -96,6 +96,7 @@ def test_a_slope_that_changes_over_the_log_is_named():
     assert "where age is high, late in the file" in found["B108"].message
 
 
+@pytest.mark.slow
 def test_right_models_raise_no_alarm():
     for seed in range(20):
         assert findings(simulate(400, 100 + seed)) == {}

@@ -34,6 +34,7 @@ def run(folder, *options):
     return CliRunner().invoke(main, ["compare", str(folder / "log.parquet"), *COLUMNS, *FAST, *options])
 
 
+@pytest.mark.slow
 def test_three_policies_end_to_end(folder, monkeypatch):
     monkeypatch.chdir(folder)
     out = folder / "page.html"
@@ -181,6 +182,7 @@ def test_what_is_of_one_policy_is_refused_in_a_study_file(folder):
         read_study(str(study), {}, needs_target=True, several=True)
 
 
+@pytest.mark.slow
 def test_policies_are_restricted_where_that_is_asked_for(tmp_path):
     rng = np.random.default_rng(0)
     severity = rng.integers(0, 10, 1500)

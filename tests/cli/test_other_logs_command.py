@@ -59,6 +59,7 @@ def test_the_other_logs_are_asked_with_the_same_cuts_and_the_same_discount_per_h
         assert row["practice"]["value"] == pytest.approx(numbers["practice"]["value"])
 
 
+@pytest.mark.slow
 def test_logs_whose_windows_are_not_known_are_called_by_their_files(folder):
     common = [*ROLES, "--recommended", "advice", *FAST, "--levels", 2]
     found = run("evaluate", folder / "w4.csv", *common, "--other-logs", folder / "unknown.csv")

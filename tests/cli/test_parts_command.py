@@ -67,6 +67,7 @@ def assert_same(one, other):
     assert one[1] == other[1]
 
 
+@pytest.mark.slow
 def test_a_folder_is_read_in_parts_and_how_it_is_cut_does_not_matter(log, tmp_path):
     target = ["--target-columns", "p0..p2", "--soften", "0.5", *COLUMNS, *FAST]
     parts = ["--engine", "local", "--workers", "1", "--sample", "1000"]
@@ -147,6 +148,7 @@ def calibrated(*arguments):
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_models_are_compared_on_the_sample_that_an_audit_would_take(log, tmp_path):
     one = calibrated(write(log, tmp_path / "one", 1), *PARTS)
     assert_same_answer(calibrated(write(log, tmp_path / "four", 4), *PARTS), one)

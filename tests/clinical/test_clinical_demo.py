@@ -45,6 +45,7 @@ def test_stays_at_each_stage(cohort):
     assert cohort.flow["patients_out"][-1] == cohort.rows["subject_id"].n_unique() == 49
 
 
+@pytest.mark.slow
 def test_rows_doses_and_cut_points(cohort):
     numbers = cohort.summary()
     assert (numbers["stays"], numbers["decisions"]) == (70, 585)
@@ -119,6 +120,7 @@ def rows_of(table, key, number):
         return [row for row in csv.DictReader(file) if row[key] == str(number)]
 
 
+@pytest.mark.slow
 def test_a_stay_checked_by_hand(cohort):
     """Stay 239396: liver failure on a ventilator. Its second decision, from the raw rows."""
     stay, patient = 239396, 44212
@@ -179,6 +181,7 @@ def test_a_stay_checked_by_hand(cohort):
     assert row["decided_at"] == ends
 
 
+@pytest.mark.slow
 def test_all_published_mistakes_together_come_near_the_published_numbers(cohort):
     as_it_was = build_cohort(PLACE, settings=CohortSettings(as_published=AsPublished.from_names(["all"])))
     numbers = as_it_was.summary()

@@ -112,6 +112,7 @@ def test_parts_hold_every_trajectory_once(in_parts, shape):
     same(np.concatenate([np.arange(len(e))[part.members] for part in parts]), np.arange(len(e)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_estimates_and_their_derivatives(in_parts, shape):
     e = evidence(shape)
@@ -238,6 +239,7 @@ def test_every_stretch_of_a_column_is_tested(monkeypatch):
     assert not holds_everywhere(np.isfinite, column)
 
 
+@pytest.mark.slow
 def test_memory_does_not_hold_whole_columns(monkeypatch):
     monkeypatch.setattr(_columns, "LONG", 1)
     monkeypatch.setattr(_ragged, "STRETCH", 1 << 10)

@@ -55,6 +55,7 @@ def test_words_that_are_no_actions_of_the_log_are_refused(data):
         target_probabilities(data, policy)
 
 
+@pytest.mark.slow
 def test_an_audit_takes_a_policy_of_words(data):
     frame = pd.DataFrame(data.states, columns=data.feature_names)
     words = np.array(data.action_names)[data.actions]

@@ -336,6 +336,7 @@ def test_a_table_of_numbers_is_read_as_before():
     assert not read_table(shop(50).raw, **SHOP).encoder.trivial
 
 
+@pytest.mark.slow
 def test_an_audit_says_how_its_log_was_read():
     from sklearn.linear_model import LogisticRegression
 

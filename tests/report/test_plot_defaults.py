@@ -140,6 +140,7 @@ def test_a_notebook_shows_a_figure_without_pyplot(audit):
     assert "<svg" in DRAW["reach"](audit).figure._repr_svg_()
 
 
+@pytest.mark.slow
 def test_every_figure_of_the_report_can_be_had(audit, tmp_path):
     files = audit.save_figures(tmp_path / "figures", format="png")
     assert {file.stem for file in files} >= {

@@ -114,6 +114,7 @@ def test_kernel_values_are_the_same_again_and_predict_what_was_not_fitted():
     assert (first[rows] == alone).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entries", [0, 1 << 25])
 def test_thirty_rounds_from_the_logged_returns_beyond_thirty_steps(monkeypatch, entries):
     monkeypatch.setattr(module, "_ENTRIES", entries)
