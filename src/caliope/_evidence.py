@@ -210,7 +210,7 @@ class Evidence(EvidenceColumns):
         out = np.zeros((*self._leading(), self.layout.horizon))
         for part in self.parts():
             counted = part.with_counts(self.counts[..., part.members])
-            out[..., : part.layout.horizon] += counted.total_by_time(part.stretch(column))
+            out[..., : part.layout.horizon] += counted.total_by_time(part.entries_of(column))
         return out
 
     def _sum_once(self, x: Callable[[Evidence], Float]) -> Float:

@@ -64,7 +64,7 @@ class EvidenceColumns(InParts):
         if self.log_weight is not None:
             return self.log_weight
         if self._whole is not None:
-            return self.stretch(self._whole.log_rho)
+            return self.entries_of(self._whole.log_rho)
         return self.per_step(lambda part: part.layout.cumulate(part.log_ratio))
 
     @derived
@@ -75,8 +75,7 @@ class EvidenceColumns(InParts):
     @derived
     def rho(self) -> Float:
         r""":math:`\rho_t = \prod_{j=0}^{t} \lambda_j`, step t included (the paper's appendix), (N,)."""
-        with np.errstate(over="ignore"):
-            return np.exp(self.log_rho)
+        return _exp(self.log_rho)
 
     @derived
     def rho_before(self) -> Float:
@@ -123,8 +122,7 @@ class EvidenceColumns(InParts):
     @derived
     def last_rho(self) -> Float:
         r""":math:`\rho_{T_i - 1}` of each whole trajectory, (n,)."""
-        with np.errstate(over="ignore"):
-            return np.exp(self.log_last)
+        return _exp(self.log_last)
 
     @derived
     def residual(self) -> Float:
@@ -164,6 +162,12 @@ class EvidenceColumns(InParts):
         for group in self.layout.groups:
             members = order[group.members]
             yield members, exp_difference(self.log_last[members], self.log_last[members].max())
+
+
+def _exp(x: Float) -> Float:
+    """exp(x), infinite where it is too large for a float."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(x))
 
 
 def exp_difference(x: Float, top: Any) -> Float:

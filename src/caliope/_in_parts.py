@@ -90,7 +90,7 @@ class InParts:
                 if column is not None:
                     let_go(column)
 
-    def stretch(self, column: Float) -> Float:
+    def entries_of(self, column: Float) -> Float:
         """What belongs to this part of a per-step column of the whole."""
         if self._whole is None:
             return column

@@ -76,12 +76,10 @@ class _InSeries:
         """The sum of what the trees predict, (N, outputs or classes), in their order."""
         check_is_fitted(self)
         rows = self._validate_X_predict(x)  # type: ignore[attr-defined]
-        total: _Array | None = None
-        for tree in self.estimators_:
-            predicted = tree.tree_.predict(rows).reshape(len(rows), -1)
-            # The first is added to zeros, so that -0.0 is 0.0 there too.
-            total = predicted + 0.0 if total is None else np.add(total, predicted, out=total)
-        assert total is not None
+        first, *others = (tree.tree_ for tree in self.estimators_)
+        total: _Array = first.predict(rows).reshape(len(rows), -1) + 0.0  # so that -0.0 is 0.0 there too
+        for tree in others:
+            total += tree.predict(rows).reshape(len(rows), -1)
         return total
 
 

@@ -25,8 +25,8 @@ from caliope.checks._tails import check_influence
 from caliope.uncertainty._intervals import influence
 from caliope.values._defaults import AveragedValues, average_default_values, fit_values_by_fold
 from caliope.values._kernel_values import average_kernel_values
-from caliope.weights import clip_weights, normalise_under_way
-from caliope.weights._marginalised import regress_weights, use_regression
+from caliope.weights import clip_weights
+from caliope.weights._marginalised import plain_and_marginalised, regress_weights
 from caliope.weights._regressed import WeightRegression, default_regressors
 
 if TYPE_CHECKING:
@@ -121,11 +121,10 @@ def gather_basis(prepared: PreparedAudit, asked: Question, begin: Stages) -> Bas
         chosen = choose_values(fitted, other[0], with_values) if other else (*fitted, *with_values(fitted[0]))
         evidence = chosen[2]
     with begin("marginalising weights"):
-        normalised = clip_weights(normalise_under_way(evidence))
         which = data.subsample(choose_weight_steps(inputs.fit_steps), rng=random_stream(inputs.seed, 11))
         rng = random_stream(inputs.seed, 8)
         regression = regress_weights((evidence,), data, fitted_on=which, rng=rng)[0]
-        marginalised = use_regression(evidence, regression)
+        normalised, marginalised = plain_and_marginalised(evidence, regression)
     values = next(
         (each for each, (q, _) in zip(models, (fitted, *other), strict=False) if q is chosen[0]), None
     )

@@ -28,7 +28,7 @@ from caliope.checks._bias import Bias
 from caliope.checks._counting import count_once
 from caliope.uncertainty._dependence import effective_clusters, few_clusters_factor, stretch
 from caliope.uncertainty._intervals import difference, influence
-from caliope.weights import clip_weights, effective_n, normalise_under_way
+from caliope.weights import effective_n
 from caliope.weights._marginalised import plain_and_marginalised, regress_weights
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -150,7 +150,7 @@ def trace_reach(
     base: Evidence,
     q: Float,
     level: float,
-    whole: Evidence | None = None,
+    whole: tuple[Evidence, Evidence] | None = None,
     regressors: Mapping[str, Any] | None = None,
     weighed_on: Int | None = None,
     about: Known | None = None,
@@ -185,8 +185,9 @@ def trace_reach(
         Fitted values of all actions, of any policy: they help, and cannot harm.
     level : float
         Level of the band.
-    whole : Evidence, optional
-        The same with marginalised weights. It stands at the last share, so that the curve ends in the audit's answer.
+    whole : (Evidence, Evidence), optional
+        The same with plain weights, normalised and capped, and with marginalised ones. They stand at the last share,
+        so that the curve ends in the audit's answer.
     regressors : mapping from name to regressor, optional
         Of the weights, as for :func:`~caliope.weights.marginalise_weights`.
     weighed_on : array of int, optional
@@ -215,7 +216,7 @@ def trace_reach(
     parts = found if whole is None else found[:-1]
     regressions = regress_weights(parts, data, regressors=regressors, fitted_on=weighed_on, rng=rng)
     changed = (plain_and_marginalised(*pair) for pair in zip(parts, regressions, strict=True))
-    last = () if whole is None else ((_plain(base), whole),)
+    last = () if whole is None else (whole,)
     evidences = ((raw, *pair) for raw, pair in zip(found, chain(changed, last), strict=True))
     return judge_shares(tuple(shares), evidences, about or Known(), level=level, widen=widen, rng=rng)
 
@@ -312,11 +313,6 @@ def judge_shares(
             )
         )
     return Reach(shares, Table(tuple(rows), "How far the log carries"))
-
-
-def _plain(e: Evidence) -> Evidence:
-    """Weights normalised among those under way, and capped."""
-    return clip_weights(normalise_under_way(e))
 
 
 def _gather_share(data: Trajectories, target: Any, behaviour: Any, base: Evidence, q: Float) -> Evidence:

@@ -233,7 +233,7 @@ def _trace(
             *mixed_in(prepared, basis),
             base=basis.evidence,
             q=basis.q,
-            whole=basis.marginalised,
+            whole=(basis.normalised, basis.marginalised),
             regressors=basis.regressors,
             weighed_on=basis.weighed_on,
             level=level,

@@ -73,8 +73,11 @@ def _texts(x: Any) -> Iterator[str]:
     """All text in a value of a TOML file."""
     if isinstance(x, str):
         yield x
-    for each in (*x, *x.values()) if isinstance(x, dict) else x if isinstance(x, list) else ():
-        yield from _texts(each)
+    elif isinstance(x, dict):
+        yield from _texts([*x, *x.values()])
+    elif isinstance(x, list):
+        for each in x:
+            yield from _texts(each)
 
 
 def _from_folder(text: Any, folder: Path) -> Any:

@@ -154,9 +154,9 @@ def plain_and_marginalised(e: Evidence, regression: WeightRegression) -> tuple[E
     changed = 0
     for one, other in zip(normalised.parts(), capped.parts(), strict=True):
         touched = np.abs(other.rho - one.rho) > 1e-12 * one.rho
-        changed += one.layout.count_with(touched | (one.stretch(product) > cap))
+        changed += one.layout.count_with(touched | (one.entries_of(product) > cap))
     with np.errstate(divide="ignore"):
-        log_weight = e.per_step(lambda part: np.log(np.minimum(part.stretch(product), cap)))
+        log_weight = e.per_step(lambda part: np.log(np.minimum(part.entries_of(product), cap)))
     facts = compare_weights(normalised, log_weight)
     facts["changed"] = changed
     variants = ["regressed" if several else "single"]
@@ -171,7 +171,7 @@ def _scale(capped: Evidence, predicted: Float) -> Float:
     """Scale predictions so that those under way have the sum of the weights before the step, (N,)."""
 
     def once(part: Evidence) -> Float:
-        return np.where(part.layout.time > 0, part.stretch(predicted), 1.0)
+        return np.where(part.layout.time > 0, part.entries_of(predicted), 1.0)
 
     has, wanted = capped.sum_by_time(once), capped.sum_by_time(lambda part: part.rho_before)
     factor = np.divide(wanted, has, out=np.zeros_like(has), where=has > 0)
@@ -188,9 +188,9 @@ def _multiply(e: Evidence, m: Float) -> Float:
 
     def once(part: Evidence) -> Float:
         with np.errstate(divide="ignore"):
-            return np.exp(np.log(part.stretch(m)) + part.log_ratio)
+            return np.exp(np.log(part.entries_of(m)) + part.log_ratio)
 
-    wanted, has = e.sum_by_time(lambda part: part.stretch(m)), e.sum_by_time(once)
+    wanted, has = e.sum_by_time(lambda part: part.entries_of(m)), e.sum_by_time(once)
     late = e.layout.under_way < FEW_UNDER_WAY
     wanted[late], has[late] = wanted[late].sum(), has[late].sum()
     factor = np.divide(wanted, has, out=np.ones_like(has), where=has > 0)

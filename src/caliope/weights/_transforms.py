@@ -180,7 +180,7 @@ def set_weights(e: Evidence, log_rho: Float, note: Finding) -> Evidence:
     refuse_counts(e)
     if e.log_weight is not None:
         return e.changed(log_weight=log_rho, notes=(*e.notes, note))
-    log_ratio = e.per_step(lambda part: _ratios(part.stretch(log_rho), part.layout))
+    log_ratio = e.per_step(lambda part: _ratios(part.entries_of(log_rho), part.layout))
     return e.changed(log_ratio=log_ratio, notes=(*e.notes, note))
 
 
@@ -193,8 +193,10 @@ def _ratios(log_rho: Float, layout: Ragged) -> Float:
 
 def compare_weights(e: Evidence, log_rho: Float) -> dict[str, float]:
     """Say how other weights differ: trajectories whose weight changed, and the share of the total removed."""
-    last, old = e.per_trajectory(lambda part: part.stretch(log_rho)[part.layout.last]), e.log_last
-    changed = sum(part.layout.count_with(_moved(part.log_rho, part.stretch(log_rho))) for part in e.parts())
+    last, old = e.per_trajectory(lambda part: part.entries_of(log_rho)[part.layout.last]), e.log_last
+    changed = sum(
+        part.layout.count_with(_moved(part.log_rho, part.entries_of(log_rho))) for part in e.parts()
+    )
     top = old.max()
     kept = float(np.exp(last - top).sum() / np.exp(old - top).sum()) if top > -np.inf else float("nan")
     return {"changed": changed, "removed": 1 - kept, "total": kept - 1, "n": len(e)}
